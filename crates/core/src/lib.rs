@@ -1,0 +1,24 @@
+//! The few words that all of Starlings exchanges. Everything else stands on this crate, and it stands
+//! on nothing of ours: a seat, a step, a block of numbers, a catalogue entry, an event, a fault.
+
+mod block;
+mod catalogue;
+mod clock;
+mod event;
+mod fault;
+mod ids;
+mod model;
+mod nearest;
+mod params;
+mod random;
+
+pub use block::{Block, Body, FoldError, Kind, Rows, Update, Values};
+pub use catalogue::{Ability, Card, Entry};
+pub use clock::Deadline;
+pub use event::{Event, FaultReport, Report};
+pub use fault::{Blame, Fault, Result};
+pub use ids::{Epoch, JobId, Seat, Shard, Step};
+pub use model::{Model, Role, Tensor};
+pub use nearest::{nearest, suggestion};
+pub use params::{Param, ParamKind, Params};
+pub use random::Rng;

@@ -1,0 +1,224 @@
+//! The learner: batch → update → model. A learner knows rows, blocks and its own mathematics. It never
+//! sees a rank, a link or a clock: the engine decides who computes what, how sums travel and when.
+//!
+//! One step is one exchange: `contribute` on every worker's rows, a sum over all workers, `apply` on the
+//! sum. A line search's probe, a tree's level and a topic sweep's slice are steps. Whatever must be
+//! remembered between steps is in the [`Model`] (shared, the same on all replicas) or in [`Memory`]
+//! (keyed by shard of rows). The learner itself is immutable.
+
+use crate::{Memory, Outbox, Wires};
+use starlings_core::{Ability, Model, Result, Rng, Shard, Step, Update};
+use starlings_data::{Batch, Encoding, LabelNeed, Schema, Slice};
+use std::collections::BTreeMap;
+
+/// How a learner wants its rows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Appetite {
+    /// Mini-batches of `[train] batch` rows.
+    Batches,
+    /// All rows it holds in every step, resident and in the same order each time.
+    Passes,
+}
+
+/// What kind of answer a learner gives; decides metrics and the form of predictions.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Task {
+    /// Probabilities of classes.
+    Classification,
+    /// A number.
+    Regression,
+    /// The nearest cluster and the squared distance to it.
+    Clustering,
+    /// The rating of a (user, item) pair.
+    Recommendation,
+    /// The shares of topics in a document.
+    Topics,
+}
+
+/// What is known of the data and the job before the first step. The same on all workers.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Facts {
+    /// Rows of the training data.
+    pub rows: u64,
+    /// What the columns mean.
+    pub schema: Schema,
+    /// Virtual shards.
+    pub shards: u32,
+    /// The job's seed.
+    pub seed: u64,
+    /// `[train] epochs`, if the job sets it: passes for mini-batch learners, iterations for the others.
+    pub epochs: Option<u64>,
+    /// `[train] batch`.
+    pub batch: u64,
+}
+
+/// Which part of the model this worker has. Everything, unless the plan cuts the model into stages.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Place {
+    /// This stage, from 0.
+    pub stage: u32,
+    /// How many stages.
+    pub stages: u32,
+}
+
+impl Place {
+    /// The whole model in one place.
+    pub const WHOLE: Place = Place { stage: 0, stages: 1 };
+}
+
+/// The moment of a step. Randomness derives from it and the shard, never from a rank.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Moment {
+    /// The step, counted over the whole job.
+    pub step: Step,
+    /// The pass over the data (0 for learners that count their own iterations).
+    pub pass: u64,
+    /// The job's seed.
+    pub seed: u64,
+    /// Rows used in this step by all workers together.
+    pub rows: u64,
+}
+
+impl Moment {
+    /// The generator for a purpose at this step: the same on all workers.
+    #[must_use]
+    pub fn rng(&self, purpose: &str) -> Rng {
+        Rng::named(self.seed, purpose, &[self.step.0])
+    }
+
+    /// The generator for a purpose at this step on one shard.
+    #[must_use]
+    pub fn shard_rng(&self, purpose: &str, shard: Shard) -> Rng {
+        Rng::named(self.seed, purpose, &[self.step.0, u64::from(shard.0)])
+    }
+}
+
+/// What a learner works with in one step.
+pub struct Work<'a> {
+    /// When.
+    pub moment: Moment,
+    /// Which part of the model this is.
+    pub place: Place,
+    /// The model as this worker may see it now.
+    pub model: &'a Model,
+    /// This worker's rows of the step.
+    pub batch: &'a Batch<'a>,
+    /// What it remembers of these rows, by shard.
+    pub memory: &'a mut Memory,
+    /// Channels to the other stages, where the plan has any.
+    pub wires: &'a mut dyn Wires,
+    /// Where blocks are emitted.
+    pub outbox: &'a mut Outbox,
+}
+
+/// Which part of the model a batch touches.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Needs {
+    /// All weights.
+    All,
+    /// These rows of these tensors (strictly increasing row numbers). Tensors not named are not needed.
+    Rows(BTreeMap<String, Vec<u32>>),
+}
+
+/// What came of a step.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct Outcome {
+    /// The objective as this step saw it, if it is known.
+    pub objective: Option<f64>,
+    /// The learner has converged or used up its iterations: no further step.
+    pub done: bool,
+    /// Iterations (passes) complete after this step; only for learners that pass over all rows.
+    pub iterations: Option<u64>,
+}
+
+/// The objective and the metrics of a model over all training rows.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Grade {
+    /// The objective.
+    pub objective: f64,
+    /// Metrics by the contract's names.
+    pub metrics: BTreeMap<String, f64>,
+}
+
+/// A learner.
+///
+/// Law `Exact` (learners that require [`Ability::Lossless`] or whose statistics are sums): folding the
+/// updates of n workers and applying once gives the model that one worker would have given, to rounding.
+///
+/// Law `RowWise` (if [`Ability::RowWise`] is in `gives`): applying an update restricted to some rows changes
+/// exactly what applying the whole update would have changed in those rows, so that each owner can apply
+/// its part. Blocks of the update carry the name of the tensor they change.
+///
+/// Law `Memory`: `adopt` on a shard's rows and the model equals what a worker that always had the shard
+/// would remember, or the engine takes it from the checkpoint together with the model that matches.
+pub trait Learner: Send + Sync {
+    /// What kind of answer it gives.
+    fn task(&self) -> Task;
+
+    /// How it wants its rows.
+    fn appetite(&self) -> Appetite;
+
+    /// How it wants features encoded.
+    fn encoding(&self) -> Encoding {
+        Encoding::OneHot
+    }
+
+    /// What it wants of labels.
+    fn label(&self) -> LabelNeed;
+
+    /// What it gives to the other choices, its parameters considered.
+    fn gives(&self) -> &'static [Ability] {
+        &[Ability::Sum]
+    }
+
+    /// What it requires of the other choices, its parameters considered.
+    fn requires(&self) -> &'static [Ability];
+
+    /// The model before the first step. The same on every worker with the same place.
+    ///
+    /// # Errors
+    /// When the data cannot be learned from: too few rows, one class only.
+    fn init(&self, facts: &Facts, place: Place) -> Result<Model>;
+
+    /// Which rows of the model this batch touches.
+    fn needs(&self, model: &Model, batch: &Batch<'_>) -> Needs {
+        let _ = (model, batch);
+        Needs::All
+    }
+
+    /// Fills the memory of a shard that this worker has not held before. `cells` is empty on entry.
+    fn adopt(&self, model: &Model, batch: &Batch<'_>, slice: &Slice, cells: &mut crate::Cells) {
+        let _ = (model, batch, slice, cells);
+    }
+
+    /// Computes this worker's contribution and emits its blocks. Under one step every worker emits the same
+    /// names and shapes in the same order, also for an empty batch.
+    ///
+    /// # Errors
+    /// When rows are unusable or a wire fails.
+    fn contribute(&self, work: &mut Work<'_>) -> Result<()>;
+
+    /// Applies the sum of all contributions. A pure function of its arguments: replicas stay equal.
+    ///
+    /// # Errors
+    /// When training has diverged to non-finite numbers.
+    fn apply(&self, model: &mut Model, update: &Update, moment: &Moment) -> Result<Outcome>;
+
+    /// Sums over rows from which [`grade`](Learner::grade) makes objective and metrics. Always the same length.
+    ///
+    /// # Errors
+    /// When rows are unusable or a wire fails.
+    fn score(&self, work: &mut Work<'_>) -> Result<Vec<f64>>;
+
+    /// Objective and metrics from the sums of all rows.
+    fn grade(&self, model: &Model, sums: &[f64], rows: u64) -> Grade;
+
+    /// Numbers that `predict` gives for a row.
+    fn outputs(&self, model: &Model) -> usize;
+
+    /// Predictions for all rows of a batch, appended to `out` row by row.
+    ///
+    /// # Errors
+    /// When the rows do not fit the model.
+    fn predict(&self, model: &Model, batch: &Batch<'_>, out: &mut Vec<f64>) -> Result<()>;
+}

@@ -1,0 +1,16 @@
+//! Stop 2 of the walk: batch → update → model. The trait is in `learner.rs`; each algorithm is one file
+//! or folder under `learners/`, on top of `optimisers/` and `kernels/`.
+
+mod learner;
+mod learners;
+mod memory;
+mod outbox;
+mod wires;
+
+pub use learner::{
+    Appetite, Facts, Grade, Learner, Moment, Needs, Outcome, Place, Task, Work,
+};
+pub use learners::{BuildLearner, LEARNERS};
+pub use memory::{Cells, Memory};
+pub use outbox::Outbox;
+pub use wires::{NoWires, Wires};

@@ -1,0 +1,36 @@
+//! Stop 3 of the walk: parallelism, or who owns which rows and which part of the model.
+
+mod plans;
+
+pub use plans::{BuildPlan, PLANS};
+
+use starlings_core::{Result, Seat, Shard};
+
+/// What one seat does.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Assignment {
+    /// The shards whose rows it works on.
+    pub shards: Vec<Shard>,
+    /// Its stage of the model, from 0.
+    pub stage: u32,
+    /// The seats of its pipeline, by stage; itself alone where the model is whole.
+    pub pipeline: Vec<Seat>,
+    /// The seats that hold the same part of the model, itself included, in order: sums run among them.
+    pub group: Vec<Seat>,
+}
+
+/// A plan.
+///
+/// Laws: the shards of all seats of one stage are a partition of all shards; the seats of a pipeline have the
+/// same shards; each seat is in exactly one group and one pipeline; a seat's stage is its place in its
+/// pipeline.
+pub trait Plan: Send + Sync {
+    /// What `seat` does in a flock of `world`.
+    ///
+    /// # Errors
+    /// When the flock or the number of shards does not fit the plan.
+    fn assign(&self, seat: Seat, world: u32, shards: u32) -> Result<Assignment>;
+
+    /// How many stages the model is cut into.
+    fn stages(&self) -> u32;
+}

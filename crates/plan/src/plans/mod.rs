@@ -1,0 +1,10 @@
+//! The catalogue of plans: one file each, two lines here.
+
+use crate::Plan;
+use starlings_core::{Entry, Params, Result};
+
+/// How a plan is built from checked parameters.
+pub type BuildPlan = fn(&Params) -> Result<Box<dyn Plan>>;
+
+/// All plans.
+pub static PLANS: &[Entry<BuildPlan>] = &[];

@@ -1,0 +1,10 @@
+//! The catalogue of topologies: one file each, two lines here.
+
+use crate::Topology;
+use starlings_core::{Entry, Params, Result};
+
+/// How a topology is built from checked parameters.
+pub type BuildTopology = fn(&Params) -> Result<Box<dyn Topology>>;
+
+/// All topologies.
+pub static TOPOLOGIES: &[Entry<BuildTopology>] = &[];

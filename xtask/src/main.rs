@@ -1,2 +1,62 @@
-//! placeholder
-fn main(){}
+//! The project's chores as one small program, `cargo xtask CHORE`, so that a newcomer, the pipeline and
+//! the maintainers run the same checks. Start reading at `chores.rs`.
+#![expect(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    clippy::disallowed_methods,
+    reason = "a chore talks to the person who runs it, times its stages and reads the environment"
+)]
+
+mod bench;
+mod chores;
+mod stage;
+mod tidy;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+const HELP: &str = "\
+cargo xtask CHORE
+
+  verify   read-only checks, cheapest first; stops at the first failure
+  fix      formats and applies clippy's suggestions: the only chore that writes sources
+  tidy     the project's own rules: headers, sizes, names, arrows, catalogues, links
+  test     everything, on a machine with nothing but a Rust toolchain and a C compiler
+  bench    ours against named peers in the same run; writes bench/runs/DATE-MACHINE
+           --setup          makes the peers' Python environment under target/peers, then stops
+           --python PATH    uses this Python instead
+           --binary PATH    measures this binary of ours instead of a fresh release build
+           --only TEXT      only the cases whose name contains TEXT
+           --quick          few sizes, few rounds: shows that it runs, proves nothing
+";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let root = project_root();
+    let chore = arguments.first().map(String::as_str);
+    let done = match chore {
+        Some("verify") => chores::verify(&root),
+        Some("fix") => chores::fix(&root),
+        Some("tidy") => chores::tidy_alone(&root),
+        Some("test") => chores::test(&root),
+        Some("bench") => bench::run(&root, &arguments[1..]),
+        Some("help" | "--help" | "-h") | None => {
+            print!("{HELP}");
+            Ok(())
+        }
+        Some(other) => Err(format!("unknown chore '{other}'\n\n{HELP}")),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            eprintln!("xtask: {why}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The workspace's root: the folder above this package.
+fn project_root() -> PathBuf {
+    let package = Path::new(env!("CARGO_MANIFEST_DIR"));
+    package.parent().expect("xtask lies inside the workspace").to_path_buf()
+}

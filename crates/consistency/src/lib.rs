@@ -11,11 +11,13 @@ use starlings_core::Step;
 ///
 /// Laws: progress never revokes an admission (if `fresh` holds, it holds for every larger `slowest`); the
 /// slowest worker is always admitted (`fresh(step, clock)` when the reader is itself the slowest, that is
-/// `slowest == step`); SSP with bound 0 answers exactly as BSP.
+/// `slowest == step`); `lead_max` is the largest `step - slowest` that is admitted; SSP with bound 0 answers
+/// exactly as BSP.
 pub trait Gate: Send + Sync {
     /// May a worker read the model for `step` when the slowest worker's clock is `slowest`?
     fn fresh(&self, step: Step, slowest: u64) -> bool;
 
-    /// The largest lead, in steps, that a worker may have over the slowest; `None` without a bound.
+    /// The largest lead, in steps, that a worker may have over the slowest when it reads; `None` without a
+    /// bound.
     fn lead_max(&self) -> Option<u64>;
 }

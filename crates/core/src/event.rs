@@ -9,6 +9,13 @@ use std::collections::BTreeMap;
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "kebab-case")]
 pub enum Event {
+    /// Workers are still missing.
+    Waiting {
+        /// Workers here.
+        have: u32,
+        /// Workers needed.
+        want: u32,
+    },
     /// The job is about to run, with everything that was chosen.
     Start {
         /// The job's id in hexadecimal.

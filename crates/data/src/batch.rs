@@ -42,9 +42,8 @@ impl Holding {
     #[must_use]
     pub fn whole(table: Arc<Table>, shards: u32) -> Holding {
         let rows = table.rows() as u64;
-        let starts = (0..shards)
-            .map(|s| (Shard(s), shard_start(rows, shards, Shard(s)) as usize))
-            .collect();
+        let starts =
+            (0..shards).map(|s| (Shard(s), shard_start(rows, shards, Shard(s)) as usize)).collect();
         Holding { table, starts, rows_total: rows, shards }
     }
 

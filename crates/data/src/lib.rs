@@ -2,9 +2,24 @@
 //! columns mean; the dealer says which rows a step uses.
 
 mod batch;
+mod blocks;
+mod chunk;
+mod columns;
+mod encode;
+mod input;
+mod learning;
+mod load;
+mod locate;
+mod number;
 mod schema;
+mod sources;
+mod spec;
 mod table;
 
 pub use batch::{Batch, Dealer, Holding, Picked, Slice, shard_rows, shard_start};
+pub use chunk::Mark;
+pub use load::{FilePlan, Survey, load, load_all, load_with, survey};
 pub use schema::{Column, ColumnKind, Encoding, LabelNeed, Schema, Target};
+pub use sources::{Format, SOURCES};
+pub use spec::{ColumnRef, DataSpec, LabelColumn, Source};
 pub use table::{Features, Row, Table};

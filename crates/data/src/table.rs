@@ -65,7 +65,9 @@ impl Table {
     #[must_use]
     pub fn row(&self, row: usize) -> Row<'_> {
         match &self.features {
-            Features::Dense { width, values } => Row::Dense(&values[row * width..(row + 1) * width]),
+            Features::Dense { width, values } => {
+                Row::Dense(&values[row * width..(row + 1) * width])
+            }
             Features::Sparse { starts, columns, values, .. } => {
                 let (from, to) = (starts[row], starts[row + 1]);
                 Row::Sparse(&columns[from..to], &values[from..to])

@@ -1,1 +1,24 @@
-//! placeholder
+//! The walk: joins data, learners, plans, topologies, consistency, codecs, transports and cluster.
+//! Read [`worker`] first: it is the whole system on one screen.
+
+pub mod bench;
+pub mod bridge;
+pub mod choices;
+pub mod clock;
+pub mod compat;
+pub mod desk;
+pub mod exchange;
+pub mod flock;
+pub mod job;
+pub mod keeper;
+pub mod launch;
+pub mod member;
+pub mod merge;
+pub mod net;
+pub mod node;
+pub mod serve;
+pub mod stop;
+pub mod train;
+pub mod walk;
+pub mod wiring;
+pub mod worker;

@@ -174,6 +174,13 @@ pub trait Learner: Send + Sync {
     /// What it requires of the other choices, its parameters considered.
     fn requires(&self) -> &'static [Ability];
 
+    /// How many steps it takes, where that is known before the first. Learners that pass over all rows and
+    /// are to be served without a barrier must know it, for no step can tell all workers to stop.
+    fn steps_max(&self, facts: &Facts) -> Option<u64> {
+        let _ = facts;
+        None
+    }
+
     /// The model before the first step. The same on every worker with the same place.
     ///
     /// # Errors

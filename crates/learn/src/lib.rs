@@ -1,15 +1,19 @@
 //! Stop 2 of the walk: batch → update → model. The trait is in `learner.rs`; each algorithm is one file
 //! or folder under `learners/`, on top of `optimisers/` and `kernels/`.
 
+mod kernels;
 mod learner;
 mod learners;
 mod memory;
+pub mod metrics;
+mod optimisers;
 mod outbox;
 mod wires;
 
 pub use learner::{
     Appetite, Facts, Grade, Learner, Moment, Needs, Outcome, Place, Task, Work,
 };
+pub use learners::{k_means, matrix_factorisation};
 pub use learners::{BuildLearner, LEARNERS};
 pub use memory::{Cells, Memory};
 pub use outbox::Outbox;

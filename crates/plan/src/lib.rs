@@ -1,5 +1,6 @@
 //! Stop 3 of the walk: parallelism, or who owns which rows and which part of the model.
 
+mod deal;
 mod plans;
 
 pub use plans::{BuildPlan, PLANS};
@@ -21,7 +22,7 @@ pub struct Assignment {
 
 /// A plan.
 ///
-/// Laws: the shards of all seats of one stage are a partition of all shards; the seats of a pipeline have the
+/// Laws: the shards of all seats of one stage are a partition of all shards, even to within one; the seats of a pipeline have the
 /// same shards; each seat is in exactly one group and one pipeline; a seat's stage is its place in its
 /// pipeline.
 pub trait Plan: Send + Sync {

@@ -1,8 +1,10 @@
 //! Stop 4 of the walk: who talks to whom, in which order. Pure rank arithmetic: a topology does not know
 //! what is summed, nor how bytes travel.
 
+mod owners;
 mod topologies;
 
+pub use owners::{moves, owned_rows, owners_to_moves, row_owner};
 pub use topologies::{BuildTopology, TOPOLOGIES};
 
 use starlings_core::Seat;
@@ -37,14 +39,16 @@ pub enum Act {
 pub enum Pattern {
     /// This seat's moves.
     Moves(Vec<Move>),
-    /// Owner of each chunk: everyone sends it there, the owner folds in the order of seats and answers.
+    /// Owner of each chunk: everyone sends it there, the owner folds the others onto its own in the order of
+    /// seats and answers. [`moves`] spells it out.
     Owners(Vec<Seat>),
 }
 
 /// What a sum costs the seat that pays most.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Cost {
-    /// Messages one after another on the longest path.
+    /// Messages one after another on the longest path: a message comes after those that its sender has
+    /// received for the same chunk. Messages that leave one seat side by side count in its bytes instead.
     pub rounds: u64,
     /// Bytes that the busiest seat sends.
     pub bytes_sent_max: f64,
@@ -52,11 +56,17 @@ pub struct Cost {
     pub bytes_sent_total: f64,
 }
 
+impl Cost {
+    /// What a world of one pays.
+    pub const NOTHING: Cost = Cost { rounds: 0, bytes_sent_max: 0.0, bytes_sent_total: 0.0 };
+}
+
 /// A topology.
 ///
 /// Laws (checked by the conformance suite for worlds of 1 to 17 and for 1,024): every send has its
 /// receive; no seat sends to itself; every contribution reaches every seat's total exactly once; a world
-/// of one does nothing; blocking sends cannot deadlock; `cost` equals what `pattern` does.
+/// of one does nothing; blocking sends cannot deadlock when each chunk is played on its own, nor buffered
+/// sends when a seat plays its whole list in order; `cost` equals what `pattern` does.
 pub trait Topology: Send + Sync {
     /// The moves of `seat` in a flock of `world` for a sum cut into `chunks` equal chunks, or the owners.
     fn pattern(&self, seat: Seat, world: u32, chunks: usize) -> Pattern;

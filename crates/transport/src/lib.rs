@@ -1,7 +1,35 @@
 //! Stop 7 of the walk: bytes between workers. A transport does not know what bytes mean.
 
+#[cfg(any(test, feature = "conformance"))]
+pub mod conformance;
+mod connect;
 mod frame;
+mod handshake;
+mod inbox;
 mod link;
+mod listener;
+mod lock;
+#[cfg(test)]
+mod network_tests;
+mod security;
+mod socket;
+mod ticket;
+mod tls;
+mod token;
+pub mod transports;
+mod turn;
 
-pub use frame::{Frame, HEADER_BYTES, Header, Lane, PAYLOAD_BYTES_MAX};
+pub use connect::connect;
+pub use frame::{
+    Envelope, Expected, Frame, HEADER_BYTES, Header, Lane, PAYLOAD_BYTES_MAX, decode,
+    decode_header, encode_header,
+};
+pub use handshake::{Hello, PROTOCOL_VERSION, Purpose, Verdict};
 pub use link::{Link, LinkError};
+pub use listener::{Gatekeeper, Limits, Listener, Refusal};
+pub use security::{JobAuthority, Security, TlsIdentity, check_bind};
+pub use ticket::Ticket;
+pub use token::Token;
+pub use transports::memory::{MemoryLink, pair};
+pub use transports::tcp::TcpLink;
+pub use transports::{TRANSPORTS, TransportKind};

@@ -1,5 +1,9 @@
 //! The catalogue of gates: one file each, two lines here.
 
+mod asynchronous;
+mod bulk;
+mod stale;
+
 use crate::Gate;
 use starlings_core::{Entry, Params, Result};
 
@@ -7,4 +11,4 @@ use starlings_core::{Entry, Params, Result};
 pub type BuildGate = fn(&Params) -> Result<Box<dyn Gate>>;
 
 /// All gates.
-pub static GATES: &[Entry<BuildGate>] = &[];
+pub static GATES: &[Entry<BuildGate>] = &[asynchronous::ENTRY, bulk::ENTRY, stale::ENTRY];

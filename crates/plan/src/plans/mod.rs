@@ -1,5 +1,8 @@
 //! The catalogue of plans: one file each, two lines here.
 
+mod data;
+mod pipeline;
+
 use crate::Plan;
 use starlings_core::{Entry, Params, Result};
 
@@ -7,4 +10,4 @@ use starlings_core::{Entry, Params, Result};
 pub type BuildPlan = fn(&Params) -> Result<Box<dyn Plan>>;
 
 /// All plans.
-pub static PLANS: &[Entry<BuildPlan>] = &[];
+pub static PLANS: &[Entry<BuildPlan>] = &[data::ENTRY, pipeline::ENTRY];

@@ -1,5 +1,9 @@
 //! The catalogue of topologies: one file each, two lines here.
 
+mod ring;
+mod star;
+mod tree;
+
 use crate::Topology;
 use starlings_core::{Entry, Params, Result};
 
@@ -7,4 +11,4 @@ use starlings_core::{Entry, Params, Result};
 pub type BuildTopology = fn(&Params) -> Result<Box<dyn Topology>>;
 
 /// All topologies.
-pub static TOPOLOGIES: &[Entry<BuildTopology>] = &[];
+pub static TOPOLOGIES: &[Entry<BuildTopology>] = &[ring::ENTRY, star::ENTRY, tree::ENTRY];

@@ -1,0 +1,104 @@
+"""The files that all contenders read, from fixed seeds.
+
+Usage: data.py blobs|correlated|onehot|ratings FOLDER SCALE. A scale below 1 makes fewer rows, for quick runs.
+Files appear whole or not at all: they are written beside their place and then renamed.
+"""
+
+import os
+import sys
+
+import numpy as np
+
+
+def blobs(folder, scale):
+    """100 overlapping Gaussian clouds in 32 dimensions."""
+    random = np.random.default_rng(11)
+    rows = int(1_000_000 * scale)
+    centres = random.normal(0.0, 2.0, (100, 32))
+    points = centres[random.integers(0, 100, rows)] + random.normal(0.0, 1.5, (rows, 32))
+    parquet(folder, "blobs", points)
+
+
+def correlated(folder, scale):
+    """100 features that share 10 causes and differ in scale, so that the solver has something to do."""
+    random = np.random.default_rng(12)
+    rows, columns, causes = int(1_000_000 * scale), 100, 10
+    mixing = random.normal(size=(causes, columns))
+    points = random.normal(size=(rows, causes)) @ mixing + 0.3 * random.normal(size=(rows, columns))
+    points *= np.exp(random.uniform(-1.0, 1.0, columns))
+    weights = random.normal(size=columns) / points.std(axis=0)
+    score = points @ weights
+    chance = 1.0 / (1.0 + np.exp(-(2.0 * score / score.std() - 0.5)))
+    parquet(folder, "correlated", points, (random.random(rows) < chance).astype(np.int64))
+
+
+def onehot(folder, scale):
+    """14 categorical answers with 123 values together, as in LIBSVM's a9a, in LIBSVM's format."""
+    random = np.random.default_rng(13)
+    rows = int(300_000 * scale)
+    widths = np.array([5, 8, 5, 16, 5, 7, 14, 6, 5, 2, 2, 2, 5, 41])
+    starts = np.concatenate([[0], np.cumsum(widths)[:-1]])
+    chosen = np.empty((rows, len(widths)), np.int64)
+    for column, width in enumerate(widths):
+        popularity = 1.0 / np.arange(1, width + 1)
+        chosen[:, column] = random.choice(width, rows, p=popularity / popularity.sum()) + starts[column]
+    weights = random.normal(size=widths.sum())
+    chance = 1.0 / (1.0 + np.exp(-(weights[chosen].sum(axis=1) - 1.5)))
+    labels = np.where(random.random(rows) < chance, "+1", "-1")
+    with whole(folder, "onehot.libsvm") as file:
+        for label, features in zip(labels, chosen + 1):
+            file.write(f"{label} " + " ".join(f"{feature}:1" for feature in features) + "\n")
+
+
+def ratings(folder, scale):
+    """A million ratings of 4,000 items by 6,000 users with popularity as in life; a tenth is for testing."""
+    random = np.random.default_rng(14)
+    users, items, rank, many = 6_000, 4_000, 8, int(1_000_000 * scale)
+    likes = random.normal(size=(users, rank)) * 0.45
+    traits = random.normal(size=(items, rank)) * 0.45
+    weight = lambda count: (lambda w: w / w.sum())(1.0 / np.sqrt(np.arange(count) + 50.0))
+    pairs = random.choice(users, 2 * many, p=weight(users)) * items + random.choice(items, 2 * many, p=weight(items))
+    pairs = random.permutation(np.unique(pairs))[:many]
+    user, item = pairs // items, pairs % items
+    score = 3.5 + (likes[user] * traits[item]).sum(axis=1) + random.normal(0.0, 0.5, len(pairs))
+    score = np.clip(np.round(score * 2) / 2, 0.5, 6.5)
+    is_test = random.random(len(pairs)) < 0.1
+    # The test file first: the training file says that both are there.
+    for name, part in (("ratings-test.csv", is_test), ("ratings.csv", ~is_test)):
+        with whole(folder, name) as file:
+            file.write("user,item,rating\n")
+            file.writelines(f"{u},{i},{r}\n" for u, i, r in zip(user[part], item[part], score[part]))
+
+
+def parquet(folder, name, points, labels=None):
+    import pyarrow
+    import pyarrow.parquet
+
+    columns = {f"x{index}": points[:, index].astype(np.float32) for index in range(points.shape[1])}
+    if labels is not None:
+        columns["label"] = labels
+    path = os.path.join(folder, f"{name}.parquet")
+    pyarrow.parquet.write_table(pyarrow.table(columns), path + ".part", row_group_size=125_000)
+    os.replace(path + ".part", path)
+
+
+class whole:
+    """A text file that gets its name only when it is complete."""
+
+    def __init__(self, folder, name):
+        self.path = os.path.join(folder, name)
+
+    def __enter__(self):
+        self.file = open(self.path + ".part", "w")
+        return self.file
+
+    def __exit__(self, failure, *_):
+        self.file.close()
+        if failure is None:
+            os.replace(self.path + ".part", self.path)
+
+
+if __name__ == "__main__":
+    name, folder, scale = sys.argv[1:4]
+    os.makedirs(folder, exist_ok=True)
+    {"blobs": blobs, "correlated": correlated, "onehot": onehot, "ratings": ratings}[name](folder, float(scale))

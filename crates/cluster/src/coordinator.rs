@@ -1,0 +1,426 @@
+//! The coordinator's shell: sockets, threads and the clock around the pure membership machine. It serves one
+//! job: lets workers in, hands out seats, relays events and the model to whoever submitted the job, and ends.
+
+use crate::bytes::Bytes;
+use crate::control::Control;
+use crate::membership::{Command, Event as Happening, Membership, Options, Verdict};
+use crate::protocol::{
+    Assignment, FromClient, FromWorker, MemberStatus, Message, Peer, Status, ToClient, ToWorker, Token,
+};
+use crate::roster::{MemberId, MemberInfo, Standing};
+use starlings_core::{Blame, Deadline, Epoch, Event, Fault, FaultReport, Result};
+use starlings_transport::{
+    Gatekeeper, JobAuthority, Link, Listener, Purpose, Security, Ticket, Verdict as Door,
+};
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::time::{Duration, Instant};
+
+/// Messages that may wait for the coordinator before its readers stop reading.
+const INBOX_MAX: usize = 1024;
+const TICK: Duration = Duration::from_millis(50);
+const SEND_MS: u64 = 2_000;
+const MODEL_MS: u64 = 60_000;
+
+/// A coordinator that listens.
+pub struct Coordinator {
+    listener: Listener,
+    ticket: Ticket,
+    authority: Option<JobAuthority>,
+    options: Options,
+}
+
+/// What reaches the coordinator's one loop.
+enum Input {
+    Connected(u64, Control, IpAddr),
+    Said(u64, Message),
+    Closed(u64),
+}
+
+impl Coordinator {
+    /// Listens at an address, with TLS or (on this machine only) without. The ticket lets others in.
+    ///
+    /// # Errors
+    /// The address is taken, or beyond this machine without TLS.
+    pub fn bind(address: SocketAddr, tls: bool, options: Options) -> Result<Coordinator> {
+        let mut ticket = Ticket::random()?;
+        let (mut authority, mut security) = (None, Security::Plain);
+        if tls {
+            let job_authority = JobAuthority::new(ticket.job)?;
+            ticket.ca = Some(job_authority.certificate());
+            security = Security::Tls(job_authority.issue("coordinator", &[address.ip()])?);
+            authority = Some(job_authority);
+        }
+        let (token, job) = (ticket.token.clone(), ticket.job);
+        let gatekeeper: Gatekeeper = Arc::new(move |hello| {
+            if hello.token != token {
+                Door::WrongToken
+            } else if hello.job != job || hello.purpose != Purpose::Control {
+                Door::OtherJob
+            } else {
+                Door::Accept
+            }
+        });
+        let listener = Listener::bind(address, &security, gatekeeper)?;
+        Ok(Coordinator { listener, ticket, authority, options })
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.listener.local_addr()
+    }
+
+    /// What lets others in. Secret.
+    #[must_use]
+    pub fn ticket(&self) -> &Ticket {
+        &self.ticket
+    }
+
+    /// Serves until the one job has ended, or until `stop` says so before a job came.
+    ///
+    /// # Errors
+    /// The fault that ended the job.
+    pub fn run(self, stop: &dyn Fn() -> bool) -> Result<()> {
+        let (sender, inbox) = sync_channel(INBOX_MAX);
+        let mut desk = Desk::new(self.ticket, self.authority, self.options);
+        let listener = &self.listener;
+        std::thread::scope(|scope| {
+            let over = std::sync::atomic::AtomicBool::new(false);
+            let over = Arc::new(over);
+            let accepting = over.clone();
+            scope.spawn(move || accept_all(listener, &sender, &accepting));
+            let ended = desk.serve(&inbox, stop);
+            over.store(true, std::sync::atomic::Ordering::Relaxed);
+            // Readers that still want to say something must not wait for ever.
+            drop(inbox);
+            desk.close();
+            ended
+        })
+    }
+}
+
+/// Lets callers in and starts a reader for each.
+fn accept_all(listener: &Listener, sender: &SyncSender<Input>, over: &std::sync::atomic::AtomicBool) {
+    let mut count = 0;
+    while !over.load(std::sync::atomic::Ordering::Relaxed) {
+        let Ok(Some((link, _, from))) = listener.accept(Deadline::after(TICK)) else { continue };
+        let link: Arc<dyn Link> = Arc::new(link);
+        let control = Control::new(link);
+        count += 1;
+        let (id, inbox) = (count, sender.clone());
+        if inbox.send(Input::Connected(id, control.clone(), from.ip())).is_err() {
+            return;
+        }
+        let reader = std::thread::Builder::new().name(format!("control {id}"));
+        let started = reader.spawn(move || read_all(id, &control, &inbox));
+        if started.is_err() && sender.send(Input::Closed(count)).is_err() {
+            return;
+        }
+    }
+}
+
+fn read_all(id: u64, control: &Control, inbox: &SyncSender<Input>) {
+    loop {
+        match control.receive(Deadline::after_ms(60_000)) {
+            Ok(None) => {}
+            Ok(Some(message)) => {
+                if inbox.send(Input::Said(id, message)).is_err() {
+                    return;
+                }
+            }
+            Err(_) => {
+                // The loop may be over already: then nobody needs to know.
+                let _ = inbox.send(Input::Closed(id));
+                return;
+            }
+        }
+    }
+}
+
+/// The coordinator's one loop and all it knows.
+struct Desk {
+    membership: Membership,
+    ticket: Ticket,
+    authority: Option<JobAuthority>,
+    peer_token: Token,
+    begun: Instant,
+    connections: BTreeMap<u64, Control>,
+    submitter: Option<u64>,
+    job: Option<(String, u32, Option<Bytes>)>,
+    faults: Vec<FaultReport>,
+    hints: BTreeMap<String, String>,
+    end: Option<Result<()>>,
+}
+
+impl Desk {
+    fn new(ticket: Ticket, authority: Option<JobAuthority>, options: Options) -> Desk {
+        let secret = blake3::derive_key("starlings peer token 1", ticket.token.reveal().as_bytes());
+        #[expect(clippy::disallowed_methods, reason = "the coordinator's shell gives the machine its time")]
+        let begun = Instant::now();
+        Desk {
+            membership: Membership::new(options),
+            ticket,
+            authority,
+            peer_token: Token(secret),
+            begun,
+            connections: BTreeMap::new(),
+            submitter: None,
+            job: None,
+            faults: Vec::new(),
+            hints: BTreeMap::new(),
+            end: None,
+        }
+    }
+
+    fn serve(&mut self, inbox: &Receiver<Input>, stop: &dyn Fn() -> bool) -> Result<()> {
+        let mut stopping = false;
+        loop {
+            match inbox.recv_timeout(TICK) {
+                Ok(input) => self.take(input),
+                Err(_) => self.feed(Happening::Tick),
+            }
+            if stop() && !stopping {
+                stopping = true;
+                if self.job.is_none() {
+                    return Err(Fault::interrupted("stopped before a job came"));
+                }
+                let reason = "stopped, as asked".to_string();
+                self.feed(Happening::Stop { blame: Blame::Interrupted, reason });
+            }
+            if let Some(end) = self.end.take() {
+                return end;
+            }
+        }
+    }
+
+    fn close(&self) {
+        self.connections.values().for_each(Control::close);
+    }
+
+    fn take(&mut self, input: Input) {
+        match input {
+            Input::Connected(id, control, from) => {
+                let welcome = self.welcome(id, from);
+                self.connections.insert(id, control);
+                self.tell_worker(id, ToWorker::Welcome(welcome));
+            }
+            Input::Said(id, Message::FromWorker(said)) => self.worker_said(id, said),
+            Input::Said(id, Message::FromClient(said)) => self.client_said(id, said),
+            // Only a peer that broke the protocol says anything else.
+            Input::Said(id, _) => self.forget(id),
+            Input::Closed(id) => {
+                self.connections.remove(&id);
+                if self.submitter == Some(id) {
+                    let reason = "the one who submitted the job is gone".to_string();
+                    self.feed(Happening::Stop { blame: Blame::Interrupted, reason });
+                }
+                self.feed(Happening::Left { member: MemberId(id) });
+            }
+        }
+        self.feed(Happening::Tick);
+    }
+
+    /// Credentials for a worker's own listener.
+    fn welcome(&self, id: u64, from: IpAddr) -> Option<Bytes> {
+        let identity = self.authority.as_ref()?.issue(&format!("worker {id}"), &[from]).ok()?;
+        serde_json::to_vec(&identity).ok().map(Bytes)
+    }
+
+    fn worker_said(&mut self, id: u64, said: FromWorker) {
+        let member = MemberId(id);
+        match said {
+            FromWorker::Ready { host, pid, address } => {
+                self.feed(Happening::Joined { member, host, pid, address });
+            }
+            FromWorker::Beat { step, phase } => self.feed(Happening::Phase { member, step, phase }),
+            FromWorker::Event(text) => self.tell_submitter(ToClient::Event(text), SEND_MS),
+            FromWorker::Accuse { seat, phase, step } => {
+                self.feed(Happening::Accuse { by: member, seat, phase, step });
+            }
+            FromWorker::Failed { blame, message, hint } => {
+                if let Some(hint) = hint {
+                    self.hints.insert(message.clone(), hint);
+                }
+                self.feed(Happening::Failed { member, blame, message });
+            }
+            FromWorker::Model(bytes) => self.tell_submitter(ToClient::Model(bytes), MODEL_MS),
+            FromWorker::Finished => self.feed(Happening::Finished { member }),
+            FromWorker::Part { .. } => self.forget(id),
+        }
+    }
+
+    fn client_said(&mut self, id: u64, said: FromClient) {
+        match said {
+            FromClient::Submit { job, workers, survey } => {
+                if self.submitter.is_some() {
+                    let busy = Fault::caller("this coordinator has a job already")
+                        .hint("start another coordinator for another job");
+                    return self.tell_client(id, ToClient::failed(&busy), SEND_MS);
+                }
+                self.submitter = Some(id);
+                self.job = Some((job, workers, survey));
+                self.tell_client(id, ToClient::Accepted { job_id: self.ticket.job }, SEND_MS);
+                self.feed(Happening::Submit { workers });
+            }
+            FromClient::Stop => {
+                let reason = "stopped, as asked".to_string();
+                self.feed(Happening::Stop { blame: Blame::Interrupted, reason });
+            }
+            FromClient::Status => {
+                let status = self.status();
+                self.tell_client(id, ToClient::Status(status), SEND_MS);
+            }
+        }
+    }
+
+    fn status(&self) -> Status {
+        let waiting = self.membership.lobby().iter().map(|info| MemberStatus {
+            seat: None,
+            host: info.host.clone(),
+            pid: info.pid,
+            standing: "waiting".to_string(),
+            step: None,
+            phase: String::new(),
+        });
+        let placed = self.membership.roster().map_or(&[][..], |roster| &roster.placed);
+        let placed = placed.iter().map(|placed| MemberStatus {
+            seat: Some(placed.info.seat),
+            host: placed.info.host.clone(),
+            pid: placed.info.pid,
+            standing: standing(&placed.standing).to_string(),
+            step: placed.progress.as_ref().map(|progress| progress.step),
+            phase: placed.progress.as_ref().map_or(String::new(), |progress| progress.phase.clone()),
+        });
+        Status {
+            job_id: self.job.as_ref().map(|_| self.ticket.job),
+            workers: self.job.as_ref().map_or(0, |(_, workers, _)| *workers),
+            members: waiting.chain(placed).collect(),
+        }
+    }
+
+    fn feed(&mut self, happening: Happening) {
+        let now = self.begun.elapsed().as_millis() as u64;
+        let mut commands = Vec::new();
+        self.membership.on(now, happening, &mut commands);
+        for command in commands {
+            self.obey(command);
+        }
+    }
+
+    fn obey(&mut self, command: Command) {
+        match command {
+            Command::Waiting { have, want } => self.tell_event(&Event::Waiting { have, want }),
+            Command::Seat { .. } => {}
+            Command::Start { epoch, roster } => self.start(epoch, &roster),
+            Command::Tell { member, verdict } => {
+                let message = match verdict {
+                    Verdict::Stop => ToWorker::Stop,
+                    Verdict::Done => ToWorker::Done,
+                    Verdict::Abort { reason } => {
+                        ToWorker::Abort { message: reason, fault: self.faults.first().cloned() }
+                    }
+                };
+                self.tell_worker(member.0, message);
+            }
+            Command::Forget { member } => self.forget(member.0),
+            Command::Fault(report) => {
+                self.tell_event(&Event::Fault(report.clone()));
+                self.faults.push(report);
+            }
+            Command::Complete { stopped } => self.complete(stopped),
+            Command::Abort { blame, reason } => {
+                let mut fault = Fault::new(blame, reason.clone());
+                if let Some(hint) = self.hints.get(&reason) {
+                    fault = fault.hint(hint.clone());
+                }
+                self.tell_submitter(ToClient::failed(&fault), SEND_MS);
+                self.end = Some(Err(fault));
+            }
+        }
+    }
+
+    fn complete(&mut self, stopped: Option<String>) {
+        match stopped {
+            None => {
+                self.tell_submitter(ToClient::Done, SEND_MS);
+                self.end = Some(Ok(()));
+            }
+            Some(why) => {
+                let fault = Fault::interrupted(why);
+                self.tell_submitter(ToClient::failed(&fault), SEND_MS);
+                self.end = Some(Err(fault));
+            }
+        }
+    }
+
+    fn start(&mut self, epoch: Epoch, roster: &[MemberInfo]) {
+        let Some((job, _, survey)) = self.job.clone() else { return };
+        let peers: Vec<Peer> = roster
+            .iter()
+            .map(|info| Peer {
+                seat: info.seat,
+                host: info.host.clone(),
+                pid: info.pid,
+                address: info.address.clone(),
+            })
+            .collect();
+        for info in roster {
+            let assignment = Assignment {
+                job: job.clone(),
+                job_id: self.ticket.job,
+                seat: info.seat,
+                epoch,
+                roster: peers.clone(),
+                peer_token: self.peer_token.clone(),
+                survey: survey.clone(),
+            };
+            self.tell_worker(info.member.0, ToWorker::Assign(Box::new(assignment)));
+        }
+    }
+
+    fn tell_event(&mut self, event: &Event) {
+        if let Ok(text) = serde_json::to_string(event) {
+            self.tell_submitter(ToClient::Event(text), SEND_MS);
+        }
+    }
+
+    fn tell_submitter(&mut self, message: ToClient, within_ms: u64) {
+        if let Some(id) = self.submitter {
+            self.tell_client(id, message, within_ms);
+        }
+    }
+
+    fn tell_client(&mut self, id: u64, message: ToClient, within_ms: u64) {
+        self.tell(id, &Message::ToClient(message), within_ms);
+    }
+
+    fn tell_worker(&mut self, id: u64, message: ToWorker) {
+        self.tell(id, &Message::ToWorker(message), SEND_MS);
+    }
+
+    /// Whoever does not take a message in time is gone: its reader will say so.
+    fn tell(&mut self, id: u64, message: &Message, within_ms: u64) {
+        let Some(control) = self.connections.get(&id) else { return };
+        if control.send(message, Deadline::after_ms(within_ms)).is_err() {
+            control.close();
+        }
+    }
+
+    fn forget(&mut self, id: u64) {
+        if let Some(control) = self.connections.remove(&id) {
+            control.close();
+        }
+    }
+}
+
+fn standing(standing: &Standing) -> &'static str {
+    match standing {
+        Standing::Running => "running",
+        Standing::Finished => "finished",
+        Standing::Departed => "departed",
+        Standing::Dead => "dead",
+    }
+}

@@ -1,0 +1,408 @@
+//! The membership machine: whole lives of jobs, and its law under any sequence of events.
+
+use super::*;
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+
+fn id(member: u64) -> MemberId {
+    MemberId(member)
+}
+
+fn joined(member: u64) -> Event {
+    let (host, address) = (format!("host-{member}"), format!("10.0.0.{member}:1"));
+    Event::Joined { member: id(member), host, pid: 100 + member as u32, address }
+}
+
+/// A machine whose commands are collected.
+struct Bench {
+    machine: Membership,
+    out: Vec<Command>,
+    now: u64,
+}
+
+impl Bench {
+    /// Members 10, 11, … have joined a job of that many workers.
+    fn started(workers: u32) -> Bench {
+        let mut bench = Bench { machine: Membership::new(Options::default()), out: vec![], now: 0 };
+        bench.on(Event::Submit { workers });
+        (0..u64::from(workers)).for_each(|member| bench.on(joined(10 + member)));
+        assert!(matches!(bench.out.last(), Some(Command::Start { .. })));
+        bench.out.clear();
+        bench
+    }
+
+    fn on(&mut self, event: Event) {
+        self.machine.on(self.now, event, &mut self.out);
+    }
+
+    /// Time passes in ticks of 100 ms while these members beat.
+    fn pass(&mut self, ms: u64, beating: &[u64]) {
+        for _ in 0..ms / 100 {
+            self.now += 100;
+            beating.iter().for_each(|&member| self.on(Event::Beat { member: id(member) }));
+            self.on(Event::Tick);
+        }
+    }
+
+    fn phase(&mut self, member: u64, step: u64, phase: &str) {
+        self.on(Event::Phase { member: id(member), step: Step(step), phase: phase.into() });
+    }
+
+    fn accuse(&mut self, by: u64, seat: u32, step: u64, phase: &str) {
+        self.on(Event::Accuse {
+            by: id(by),
+            seat: Seat(seat),
+            phase: phase.into(),
+            step: Step(step),
+        });
+    }
+
+    fn fault(&self) -> &FaultReport {
+        let faults: Vec<_> = self
+            .out
+            .iter()
+            .filter_map(|command| match command {
+                Command::Fault(report) => Some(report),
+                _ => None,
+            })
+            .collect();
+        let [fault] = faults.as_slice() else { panic!("one fault was due: {:?}", self.out) };
+        fault
+    }
+
+    fn told(&self, wanted: fn(&Verdict) -> bool) -> Vec<u64> {
+        let told = self.out.iter().filter_map(|command| match command {
+            Command::Tell { member, verdict } if wanted(verdict) => Some(member.0),
+            _ => None,
+        });
+        told.collect()
+    }
+
+    fn aborted(&self) -> Option<(Blame, &str)> {
+        self.out.iter().find_map(|command| match command {
+            Command::Abort { blame, reason } => Some((*blame, reason.as_str())),
+            _ => None,
+        })
+    }
+}
+
+fn is_abort(verdict: &Verdict) -> bool {
+    matches!(verdict, Verdict::Abort { .. })
+}
+
+#[test]
+fn a_job_gathers_starts_in_order_of_arrival_and_completes() {
+    let mut bench = Bench { machine: Membership::new(Options::default()), out: vec![], now: 0 };
+    bench.on(joined(9));
+    bench.on(Event::Submit { workers: 2 });
+    assert_eq!(bench.out, [Command::Waiting { have: 1, want: 2 }]);
+    bench.on(joined(3));
+    bench.on(joined(4));
+    let seats: Vec<_> = bench
+        .out
+        .iter()
+        .filter_map(|command| match command {
+            Command::Seat { member, seat } => Some((member.0, seat.0)),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(seats, [(9, 0), (3, 1)]);
+    let Some(Command::Start { epoch, roster }) = bench.out.last() else {
+        panic!("{:?}", bench.out)
+    };
+    assert_eq!((*epoch, roster.len()), (Epoch(0), 2));
+    assert_eq!((roster[1].host.as_str(), roster[1].seat), ("host-3", Seat(1)));
+    assert_eq!(bench.machine.lobby().len(), 1, "one too many waits");
+    bench.out.clear();
+    bench.on(Event::Finished { member: id(3) });
+    assert!(bench.out.is_empty());
+    bench.on(Event::Finished { member: id(9) });
+    assert_eq!(bench.told(|verdict| *verdict == Verdict::Done), [9, 3]);
+    assert_eq!(bench.out.last(), Some(&Command::Complete { stopped: None }));
+    bench.out.clear();
+    bench.on(Event::Left { member: id(3) });
+    bench.pass(5_000, &[]);
+    assert!(bench.out.is_empty(), "leaving after the end is no fault");
+}
+
+#[test]
+fn a_killed_worker_is_named_with_rank_host_phase_and_step() {
+    let mut bench = Bench::started(3);
+    bench.phase(11, 7, "merge");
+    bench.on(Event::Left { member: id(11) });
+    let fault = bench.fault();
+    assert_eq!((fault.rank, fault.host.as_deref()), (Some(Seat(1)), Some("host-11")));
+    assert_eq!((fault.step, fault.phase.as_str()), (Some(Step(7)), "merge"));
+    assert_eq!(
+        fault.message,
+        "rank 1 on host-11 (process 111) was lost in step 7, merge: its connection closed"
+    );
+    assert_eq!(bench.told(is_abort), [10, 12]);
+    assert_eq!(bench.aborted().unwrap().0, Blame::Peer(Some(Seat(1))));
+    bench.out.clear();
+    bench.on(Event::Left { member: id(12) });
+    assert!(bench.out.is_empty(), "the end is the end");
+}
+
+#[test]
+fn silence_is_death_and_slowness_is_not() {
+    let mut bench = Bench::started(2);
+    bench.pass(3_000, &[10, 11]);
+    bench.pass(900, &[10]);
+    assert!(bench.out.is_empty(), "{:?}", bench.out);
+    bench.on(Event::Beat { member: id(11) });
+    // After one gap of a second it is given a little more than another.
+    bench.pass(3_000, &[10]);
+    assert_eq!(bench.fault().rank, Some(Seat(1)));
+    assert!(bench.fault().message.contains("nothing was heard"), "{}", bench.fault().message);
+    assert_eq!(bench.fault().phase, "starting");
+    assert!(
+        bench.out.contains(&Command::Forget { member: id(11) }),
+        "a zombie must not be heard again"
+    );
+}
+
+#[test]
+fn a_stopped_coordinator_evicts_no_one_when_it_wakes() {
+    let mut bench = Bench::started(2);
+    bench.pass(2_000, &[10, 11]);
+    bench.now += 60_000;
+    bench.on(Event::Tick);
+    bench.pass(2_000, &[10, 11]);
+    assert!(bench.out.is_empty(), "{:?}", bench.out);
+}
+
+#[test]
+fn the_more_precise_of_own_word_and_accusation_is_reported() {
+    let mut later = Bench::started(3);
+    later.phase(11, 6, "contribute");
+    later.accuse(10, 1, 7, "merge, waiting for chunk 3");
+    later.on(Event::Left { member: id(11) });
+    assert_eq!(later.fault().step, Some(Step(7)));
+    assert_eq!(later.fault().phase, "merge, waiting for chunk 3");
+    assert_eq!(later.fault().seen_by, Some(Seat(0)));
+    let mut same = Bench::started(3);
+    same.phase(11, 7, "contribute");
+    same.accuse(10, 1, 7, "merge, waiting for chunk 3");
+    same.on(Event::Left { member: id(11) });
+    assert_eq!(same.fault().phase, "contribute");
+}
+
+#[test]
+fn a_chain_of_accusations_leads_to_its_beginning() {
+    // Rank 0 froze; rank 1 gave up on it and closed its links; so rank 2 lost rank 1.
+    let mut bench = Bench::started(3);
+    bench.accuse(12, 1, 4, "merge");
+    bench.accuse(11, 0, 4, "merge");
+    bench.on(Event::Left { member: id(11) });
+    assert_eq!(bench.fault().rank, Some(Seat(0)));
+    assert_eq!(bench.told(is_abort), [12], "rank 0 is dead and rank 1 has left");
+}
+
+#[test]
+fn an_accused_that_still_beats_is_given_time_and_then_blamed() {
+    let mut bench = Bench::started(2);
+    bench.pass(500, &[10, 11]);
+    bench.accuse(10, 1, 3, "merge");
+    bench.pass(900, &[10, 11]);
+    assert!(bench.out.is_empty(), "{:?}", bench.out);
+    bench.pass(200, &[10, 11]);
+    assert_eq!(bench.fault().rank, Some(Seat(1)));
+    assert!(bench.fault().message.contains("rank 0 lost its connection to it"));
+}
+
+#[test]
+fn an_accusation_withdrawn_by_finishing_is_forgotten() {
+    let mut bench = Bench::started(2);
+    bench.on(Event::Finished { member: id(11) });
+    bench.accuse(10, 1, 3, "last barrier");
+    bench.on(Event::Left { member: id(11) });
+    bench.on(Event::Finished { member: id(10) });
+    assert_eq!(bench.out.last(), Some(&Command::Complete { stopped: None }));
+    assert_eq!(bench.told(|verdict| *verdict == Verdict::Done), [10]);
+}
+
+#[test]
+fn a_workers_own_report_keeps_its_blame() {
+    let mut bench = Bench::started(2);
+    bench.phase(10, 0, "loading");
+    bench.on(Event::Failed {
+        member: id(10),
+        blame: Blame::Caller,
+        message: "row 7: no label".into(),
+    });
+    let (blame, reason) = bench.aborted().unwrap();
+    assert_eq!(blame, Blame::Caller);
+    assert_eq!(
+        reason,
+        "rank 0 on host-10 (process 110) failed in step 0, loading: row 7: no label"
+    );
+    assert_eq!(bench.told(is_abort), [11]);
+}
+
+#[test]
+fn a_report_that_blames_a_peer_is_an_accusation() {
+    let mut bench = Bench::started(2);
+    let blame = Blame::Peer(Some(Seat(1)));
+    bench.on(Event::Failed { member: id(10), blame, message: "waiting for chunk 3".into() });
+    bench.on(Event::Left { member: id(10) });
+    assert_eq!((bench.fault().rank, bench.fault().seen_by), (Some(Seat(1)), Some(Seat(0))));
+}
+
+#[test]
+fn too_few_workers_are_counted_when_time_is_up() {
+    let mut bench = Bench { machine: Membership::new(Options::default()), out: vec![], now: 0 };
+    bench.on(Event::Submit { workers: 4 });
+    [1, 2, 3].into_iter().for_each(|member| bench.on(joined(member)));
+    bench.pass(59_900, &[1, 2, 3]);
+    assert!(!bench.machine.ended());
+    bench.pass(100, &[1, 2, 3]);
+    let (blame, reason) = bench.aborted().unwrap();
+    assert_eq!((blame, reason), (Blame::Peer(None), "only 3 of 4 workers joined within 60 s"));
+    assert_eq!(bench.told(is_abort), [1, 2, 3]);
+}
+
+#[test]
+fn one_who_leaves_before_the_start_is_replaced() {
+    let mut bench = Bench { machine: Membership::new(Options::default()), out: vec![], now: 0 };
+    bench.on(Event::Submit { workers: 2 });
+    bench.on(joined(1));
+    bench.on(Event::Left { member: id(1) });
+    assert_eq!(bench.out.last(), Some(&Command::Waiting { have: 0, want: 2 }));
+    bench.on(joined(2));
+    bench.on(joined(3));
+    let roster = bench.machine.roster().unwrap().infos();
+    assert_eq!(roster.iter().map(|info| info.member.0).collect::<Vec<_>>(), [2, 3]);
+}
+
+#[test]
+fn a_failure_before_the_start_ends_the_job_at_once() {
+    let mut bench = Bench { machine: Membership::new(Options::default()), out: vec![], now: 0 };
+    bench.on(Event::Submit { workers: 2 });
+    bench.on(joined(1));
+    bench.on(Event::Failed { member: id(1), blame: Blame::Machine, message: "no memory".into() });
+    assert_eq!(bench.fault().host.as_deref(), Some("host-1"));
+    assert_eq!(bench.aborted().unwrap().0, Blame::Machine);
+    assert!(bench.told(is_abort).is_empty());
+}
+
+#[test]
+fn a_polite_stop_waits_and_a_second_one_does_not() {
+    let stop = || Event::Stop { blame: Blame::Interrupted, reason: "asked to stop".into() };
+    let mut polite = Bench::started(2);
+    polite.on(stop());
+    assert_eq!(polite.told(|verdict| *verdict == Verdict::Stop), [10, 11]);
+    polite.on(Event::Finished { member: id(10) });
+    polite.on(Event::Finished { member: id(11) });
+    assert_eq!(
+        polite.out.last(),
+        Some(&Command::Complete { stopped: Some("asked to stop".into()) })
+    );
+    let mut late = Bench::started(2);
+    late.on(stop());
+    late.pass(30_000, &[10, 11]);
+    assert_eq!(late.aborted().unwrap().0, Blame::Interrupted);
+    let mut twice = Bench::started(2);
+    twice.on(stop());
+    twice.on(stop());
+    assert_eq!(twice.aborted(), Some((Blame::Interrupted, "asked to stop")));
+    assert_eq!(twice.told(is_abort), [10, 11]);
+}
+
+#[test]
+fn a_job_without_workers_is_the_callers_mistake() {
+    let mut bench = Bench { machine: Membership::new(Options::default()), out: vec![], now: 0 };
+    bench.on(Event::Submit { workers: 0 });
+    assert_eq!(bench.aborted().unwrap().0, Blame::Caller);
+}
+
+fn event() -> impl Strategy<Value = Event> {
+    let member = || (0u64..6).prop_map(MemberId);
+    let step = || (0u64..4).prop_map(Step);
+    let blame = prop_oneof![
+        Just(Blame::Caller),
+        Just(Blame::Machine),
+        (0u32..6).prop_map(|seat| Blame::Peer(Some(Seat(seat)))),
+        Just(Blame::Peer(None)),
+    ];
+    prop_oneof![
+        1 => (0u32..5).prop_map(|workers| Event::Submit { workers }),
+        8 => (0u64..6).prop_map(joined),
+        8 => member().prop_map(|member| Event::Beat { member }),
+        4 => (member(), step()).prop_map(|(member, step)| Event::Phase { member, step, phase: "p".into() }),
+        1 => member().prop_map(|member| Event::Left { member }),
+        6 => member().prop_map(|member| Event::Finished { member }),
+        1 => (member(), blame).prop_map(|(member, blame)| Event::Failed { member, blame, message: "m".into() }),
+        1 => (member(), 0u32..6, step()).prop_map(|(by, seat, step)| Event::Accuse {
+            by, seat: Seat(seat), phase: "q".into(), step,
+        }),
+        8 => Just(Event::Tick),
+        1 => Just(Event::Stop { blame: Blame::Interrupted, reason: "r".into() }),
+    ]
+}
+
+/// Checks the law on everything a machine ever said.
+fn check_law(machine: &Membership, out: &[Command]) -> Result<(), TestCaseError> {
+    let ends =
+        out.iter().filter(|it| matches!(it, Command::Complete { .. } | Command::Abort { .. }));
+    prop_assert_eq!(ends.count(), usize::from(machine.ended()));
+    let starts = out.iter().filter(|it| matches!(it, Command::Start { .. })).count();
+    prop_assert!(starts <= 1);
+    let mut told: BTreeMap<MemberId, usize> = BTreeMap::new();
+    let mut faults = Vec::new();
+    for command in out {
+        match command {
+            Command::Tell { member, verdict } if *verdict != Verdict::Stop => {
+                *told.entry(*member).or_default() += 1;
+            }
+            Command::Fault(report) => faults.push(report.clone()),
+            _ => {}
+        }
+    }
+    prop_assert!(faults.len() <= 1, "{:?}", faults);
+    let Some(roster) = machine.roster() else { return Ok(()) };
+    for (seat, placed) in roster.placed.iter().enumerate() {
+        prop_assert_eq!(placed.info.seat.index(), seat);
+        let listens = matches!(placed.standing, Standing::Running | Standing::Finished);
+        let due = usize::from(machine.ended() && listens);
+        prop_assert_eq!(told.get(&placed.info.member).copied().unwrap_or(0), due);
+        let fault = faults.iter().find(|fault| fault.rank == Some(placed.info.seat));
+        prop_assert!(fault.is_none_or(|fault| fault.host.as_ref() == Some(&placed.info.host)));
+        prop_assert!(fault.is_none() || placed.standing == Standing::Dead);
+    }
+    let complete = out.iter().any(|it| matches!(it, Command::Complete { .. }));
+    let died = roster.placed.iter().any(|placed| placed.standing == Standing::Dead);
+    prop_assert_eq!(died, faults.iter().any(|fault| fault.rank.is_some()));
+    prop_assert!(!(complete && died));
+    prop_assert!(told.keys().all(|told| roster.placed.iter().any(|it| it.info.member == *told)));
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1024))]
+
+    #[test]
+    fn the_law_holds_after_any_events_and_every_job_ends(
+        events in proptest::collection::vec((0u64..300, event()), 0..80))
+    {
+        let mut machine = Membership::new(Options::default());
+        let mut out = vec![];
+        let mut now = 0;
+        let mut submitted = false;
+        for (wait, event) in events {
+            now += wait;
+            submitted |= matches!(event, Event::Submit { .. });
+            let before = (machine.ended(), out.len());
+            machine.on(now, event, &mut out);
+            prop_assert!(!before.0 || out.len() == before.1, "a command after the end");
+            check_law(&machine, &out)?;
+        }
+        // Everyone falls silent: whatever was under way ends, by one rule or another.
+        for _ in 0..700 {
+            now += 100;
+            machine.on(now, Event::Tick, &mut out);
+        }
+        check_law(&machine, &out)?;
+        prop_assert!(machine.ended() || !submitted);
+    }
+}

@@ -1,0 +1,125 @@
+//! Who takes part: the members of one epoch in the order of their seats, and what is last known of each.
+
+use starlings_core::{Epoch, Seat, Step};
+
+/// A member's identity at the coordinator: one for each connection, never used again.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct MemberId(pub u64);
+
+/// A member with its place.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct MemberInfo {
+    /// Who.
+    pub member: MemberId,
+    /// Its place.
+    pub seat: Seat,
+    /// Its host.
+    pub host: String,
+    /// Its process there.
+    pub pid: u32,
+    /// Where its peers reach it.
+    pub address: String,
+}
+
+/// What is last known of a member's work.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Progress {
+    /// The step in progress.
+    pub step: Step,
+    /// What was being done.
+    pub phase: String,
+}
+
+/// What a member of the roster is doing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Standing {
+    /// Working.
+    Running,
+    /// It reported that it is done, and is still connected.
+    Finished,
+    /// It reported that it is done, and then left.
+    Departed,
+    /// Lost, or failed by its own word.
+    Dead,
+}
+
+/// A survivor's word against a peer.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Accusation {
+    pub(crate) at: u64,
+    pub(crate) by: Seat,
+    pub(crate) against: Seat,
+    pub(crate) progress: Progress,
+}
+
+/// One member of the roster.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Placed {
+    /// Who and where.
+    pub info: MemberInfo,
+    /// What it is doing.
+    pub standing: Standing,
+    /// How far it was when last heard of.
+    pub progress: Option<Progress>,
+}
+
+/// The members of one epoch, in the order of their seats.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Roster {
+    /// Which epoch.
+    pub epoch: Epoch,
+    /// Its members; the index is the seat.
+    pub placed: Vec<Placed>,
+}
+
+impl Roster {
+    /// Everyone's place.
+    #[must_use]
+    pub fn infos(&self) -> Vec<MemberInfo> {
+        self.placed.iter().map(|placed| placed.info.clone()).collect()
+    }
+
+    pub(crate) fn find(&mut self, member: MemberId) -> Option<&mut Placed> {
+        self.placed.iter_mut().find(|placed| placed.info.member == member)
+    }
+
+    /// Those who still listen: neither dead nor departed.
+    pub(crate) fn listeners(&self) -> Vec<MemberId> {
+        let listening = self
+            .placed
+            .iter()
+            .filter(|placed| matches!(placed.standing, Standing::Running | Standing::Finished));
+        listening.map(|placed| placed.info.member).collect()
+    }
+
+    pub(crate) fn all_finished(&self) -> bool {
+        self.placed
+            .iter()
+            .all(|placed| matches!(placed.standing, Standing::Finished | Standing::Departed))
+    }
+}
+
+/// Whom the accusations point to: the first accused who accuses nobody else. A peer of the dead closes its
+/// own links and is then accused in turn, so whoever accuses another is a witness before a culprit.
+pub(crate) fn culprit(accusations: &[Accusation]) -> Option<&Accusation> {
+    let is_witness = |seat: Seat| accusations.iter().any(|other| other.by == seat);
+    let innocent = accusations.iter().find(|accusation| !is_witness(accusation.against));
+    innocent.or(accusations.first())
+}
+
+/// The more precise of a member's own last word and what survivors saw: the later step wins; for the
+/// same step the member knows best what it was doing. Also says which survivor is to be cited.
+pub(crate) fn last_known(
+    placed: &Placed,
+    accusations: &[Accusation],
+) -> (Option<Progress>, Option<Seat>) {
+    let against = accusations.iter().filter(|accusation| accusation.against == placed.info.seat);
+    // Of equal steps the first accusation counts: later ones are consequences.
+    let seen = against.rev().max_by_key(|accusation| accusation.progress.step);
+    let best = match (&placed.progress, seen) {
+        (Some(own), Some(seen)) if seen.progress.step > own.step => Some(seen.progress.clone()),
+        (Some(own), _) if !own.phase.is_empty() => Some(own.clone()),
+        (own, seen) => seen.map(|seen| seen.progress.clone()).or_else(|| own.clone()),
+    };
+    (best, seen.map(|seen| seen.by))
+}

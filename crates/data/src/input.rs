@@ -1,0 +1,215 @@
+//! Bytes of a file, decompressed on the way (gzip, zstd; told by their first bytes) and hashed if asked.
+//! Everything is streamed in bounded steps: no size that a file declares is believed.
+
+use starlings_core::{Fault, Result, nearest};
+use std::fs::File;
+use std::io::{self, BufReader, Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+/// The BLAKE3 hash of bytes as they pass.
+#[derive(Debug, Default)]
+pub(crate) struct Tally(Mutex<blake3::Hasher>);
+
+impl Tally {
+    pub(crate) fn update(&self, bytes: &[u8]) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).update(bytes);
+    }
+
+    pub(crate) fn digest(&self) -> [u8; 32] {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner).finalize().as_bytes()
+    }
+}
+
+/// Something to read from the start, as often as needed.
+#[derive(Clone, Debug)]
+pub(crate) enum Input {
+    File(PathBuf),
+    /// Bytes that are part of the program.
+    Memory {
+        name: String,
+        bytes: Vec<u8>,
+    },
+}
+
+impl Input {
+    /// What messages call it.
+    pub(crate) fn name(&self) -> String {
+        match self {
+            Input::File(path) => path.display().to_string(),
+            Input::Memory { name, .. } => name.clone(),
+        }
+    }
+
+    /// Its size on disk.
+    pub(crate) fn size(&self) -> Result<u64> {
+        match self {
+            Input::File(path) => {
+                let found = std::fs::metadata(path).map_err(|error| cannot_open(path, &error))?;
+                Ok(found.len())
+            }
+            Input::Memory { bytes, .. } => Ok(bytes.len() as u64),
+        }
+    }
+
+    /// Opens it at the start.
+    pub(crate) fn open<'a>(&'a self, tally: Option<&'a Tally>) -> Result<Stream<'a>> {
+        match self {
+            Input::File(path) => {
+                let open = || File::open(path).map_err(|error| cannot_open(path, &error));
+                let mut magic = [0; 4];
+                let length = read_up_to(&mut open()?, &mut magic)
+                    .map_err(|error| cannot_read(&self.name(), false, &error))?;
+                let plain: Plain<'a> = match tally {
+                    None => Plain::File(open()?),
+                    Some(tally) => Plain::Other(Box::new(Hashing { inner: open()?, tally })),
+                };
+                self.decode(&magic[..length], plain)
+            }
+            Input::Memory { bytes, .. } => {
+                let plain: Plain<'a> = match tally {
+                    None => Plain::Other(Box::new(bytes.as_slice())),
+                    Some(tally) => {
+                        Plain::Other(Box::new(Hashing { inner: bytes.as_slice(), tally }))
+                    }
+                };
+                self.decode(&bytes[..bytes.len().min(4)], plain)
+            }
+        }
+    }
+
+    fn decode<'a>(&self, magic: &[u8], plain: Plain<'a>) -> Result<Stream<'a>> {
+        let name = self.name();
+        Ok(match magic {
+            [0x1f, 0x8b, ..] => {
+                let decoder = flate2::bufread::MultiGzDecoder::new(BufReader::with_capacity(
+                    STEP,
+                    plain.into_read(),
+                ));
+                Stream { name, packed: true, inner: Plain::Other(Box::new(decoder)) }
+            }
+            [0x28, 0xb5, 0x2f, 0xfd] => {
+                let decoder = zstd::Decoder::new(plain.into_read())
+                    .map_err(|error| cannot_read(&name, true, &error))?;
+                Stream { name, packed: true, inner: Plain::Other(Box::new(decoder)) }
+            }
+            _ => Stream { name, packed: false, inner: plain },
+        })
+    }
+}
+
+const STEP: usize = 1 << 16;
+
+/// Decompressed bytes, in order.
+pub(crate) struct Stream<'a> {
+    name: String,
+    packed: bool,
+    inner: Plain<'a>,
+}
+
+enum Plain<'a> {
+    File(File),
+    Other(Box<dyn Read + Send + 'a>),
+}
+
+impl<'a> Plain<'a> {
+    fn into_read(self) -> Box<dyn Read + Send + 'a> {
+        match self {
+            Plain::File(file) => Box::new(file),
+            Plain::Other(read) => read,
+        }
+    }
+}
+
+impl Stream<'_> {
+    /// Appends up to `length` bytes to `buffer`; fewer only at the end. Memory grows with what arrives.
+    pub(crate) fn append(&mut self, length: usize, buffer: &mut Vec<u8>) -> Result<usize> {
+        buffer.reserve(length.min(1 << 22));
+        let appended = match &mut self.inner {
+            Plain::File(file) => file.take(length as u64).read_to_end(buffer),
+            Plain::Other(read) => read.take(length as u64).read_to_end(buffer),
+        };
+        appended.map_err(|error| cannot_read(&self.name, self.packed, &error))
+    }
+
+    /// Goes forward from the start to this byte: a plain file seeks, a compressed one is read and dropped.
+    pub(crate) fn skip_to(&mut self, byte: u64) -> Result<()> {
+        let skipped = match &mut self.inner {
+            Plain::File(file) => file.seek(SeekFrom::Start(byte)).map(|_| byte),
+            Plain::Other(read) => io::copy(&mut read.take(byte), &mut io::sink()),
+        };
+        match skipped {
+            Ok(length) if length == byte => Ok(()),
+            Ok(length) => Err(changed(&self.name)
+                .caused_by(format!("it has {length} bytes, and byte {byte} was wanted"))),
+            Err(error) => Err(cannot_read(&self.name, self.packed, &error)),
+        }
+    }
+}
+
+/// The file is not what the survey saw.
+pub(crate) fn changed(name: &str) -> Fault {
+    Fault::caller(format!("{name} has changed since it was surveyed"))
+        .hint("do not write to data that a job is reading; start the job again")
+}
+
+fn read_up_to(read: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
+    let mut length = 0;
+    while length < buffer.len() {
+        match read.read(&mut buffer[length..])? {
+            0 => break,
+            more => length += more,
+        }
+    }
+    Ok(length)
+}
+
+struct Hashing<'a, R> {
+    inner: R,
+    tally: &'a Tally,
+}
+
+impl<R: Read> Read for Hashing<'_, R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let length = self.inner.read(buffer)?;
+        self.tally.update(&buffer[..length]);
+        Ok(length)
+    }
+}
+
+fn cannot_read(name: &str, packed: bool, error: &io::Error) -> Fault {
+    // Errors of the operating system carry its number; those of a decoder do not.
+    match packed && error.raw_os_error().is_none() {
+        true => Fault::caller(format!("{name} is damaged: it does not decompress"))
+            .caused_by(error)
+            .hint("fetch or write the file again"),
+        false => Fault::machine(format!("cannot read {name}")).caused_by(error),
+    }
+}
+
+/// Why a file does not open, with the nearest name in its folder if it is not there.
+pub(crate) fn cannot_open(path: &Path, error: &io::Error) -> Fault {
+    let name = path.display();
+    if error.kind() != io::ErrorKind::NotFound {
+        return Fault::caller(format!("cannot open {name}")).caused_by(error);
+    }
+    let fault = Fault::caller(format!("there is no file {name}"));
+    let folder = match path.parent() {
+        Some(folder) if folder.as_os_str().is_empty() => Path::new("."),
+        Some(folder) => folder,
+        None => return fault,
+    };
+    let Ok(entries) = std::fs::read_dir(folder) else {
+        return fault.hint(format!("the folder {} does not exist either", folder.display()));
+    };
+    let names: Vec<String> = entries
+        .filter_map(|entry| Some(entry.ok()?.file_name().to_string_lossy().into_owned()))
+        .collect();
+    let wanted = path.file_name().unwrap_or_default().to_string_lossy();
+    match nearest(&wanted, names.iter().map(String::as_str)) {
+        Some(near) => fault.hint(format!("did you mean '{near}' in that folder?")),
+        None => {
+            fault.hint(format!("its folder {} has no file of a similar name", folder.display()))
+        }
+    }
+}

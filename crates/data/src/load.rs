@@ -1,0 +1,332 @@
+//! The four ways to rows. `survey` reads everything once and keeps only what it learnt; `load` reads a
+//! worker's shards by a survey; `load_all` does both in one pass; `load_with` reads raw files by the schema
+//! that a model carries.
+
+use crate::chunk::Mark;
+use crate::columns::{by_schema, choose};
+use crate::encode::Fitting;
+use crate::input::{Tally, changed};
+use crate::learning::Learning;
+use crate::sources::{Flow, Request, Rows, Shape};
+use crate::{
+    ColumnKind, ColumnRef, DataSpec, Encoding, Holding, LabelNeed, Schema, Table, Target, locate,
+    shard_rows, shard_start,
+};
+use serde::{Deserialize, Serialize};
+use starlings_core::{Fault, Result, Shard};
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// What a data set holds, without its rows: enough for any worker to read any shard.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Survey {
+    /// The format, an entry of [`SOURCES`](crate::SOURCES).
+    pub format: String,
+    /// Rows in all.
+    pub rows: u64,
+    /// What the columns mean, with the number of missing values of each.
+    pub schema: Schema,
+    /// Rows of each class; empty when labels are no classes, or when classes were not counted (synthetic).
+    pub class_rows: Vec<u64>,
+    /// Entries of sparse rows, where they were counted.
+    pub entries: Option<u64>,
+    /// The files in the order of rows.
+    pub files: Vec<FilePlan>,
+    /// BLAKE3 of the file's bytes, in hexadecimal; of the files' digests when there are several.
+    pub digest: String,
+}
+
+/// How to read one file.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct FilePlan {
+    /// Its name, for people: another worker may see it elsewhere.
+    pub name: String,
+    /// Its rows.
+    pub rows: u64,
+    /// Its size on disk, by which a changed file is noticed.
+    pub bytes: u64,
+    /// Where reading can start.
+    pub marks: Vec<Mark>,
+}
+
+/// Most marks of a file; beyond that every second is forgotten.
+const MARKS_MAX: usize = 4096;
+
+/// Reads everything once and says what it is.
+///
+/// # Errors
+/// Bad words in `spec`, missing or damaged files, ragged rows, missing labels, no rows at all. Each names
+/// the place.
+pub fn survey(spec: &DataSpec, encoding: Encoding, label: LabelNeed) -> Result<Survey> {
+    study(spec, encoding, label, false).map(|(survey, _)| survey)
+}
+
+/// Reads everything once, for one process that holds all shards.
+///
+/// ```
+/// use starlings_data::{DataSpec, Encoding, LabelNeed, load_all};
+/// let spec = DataSpec::new("digits");
+/// let (survey, holding) = load_all(&spec, Encoding::OneHot, LabelNeed::Class, 16)?;
+/// assert_eq!((survey.rows, survey.schema.features, survey.schema.classes()), (1438, 64, 10));
+/// assert_eq!(holding.table.rows(), 1438);
+/// # Ok::<(), starlings_core::Fault>(())
+/// ```
+///
+/// # Errors
+/// As [`survey`].
+pub fn load_all(
+    spec: &DataSpec,
+    encoding: Encoding,
+    label: LabelNeed,
+    shards: u32,
+) -> Result<(Survey, Holding)> {
+    let (survey, table) = study(spec, encoding, label, true)?;
+    let table = Arc::new(table.expect("rows were to be kept"));
+    Ok((survey, Holding::whole(table, shards)))
+}
+
+/// Reads only the rows of these shards.
+///
+/// # Errors
+/// Files that are missing, damaged or changed since the survey; a shard that does not exist.
+pub fn load(spec: &DataSpec, survey: &Survey, keep: &[Shard], shards: u32) -> Result<Holding> {
+    let keep: BTreeSet<Shard> = keep.iter().copied().collect();
+    if let Some(beyond) = keep.iter().find(|shard| shard.0 >= shards) {
+        return Err(Fault::caller(format!("there is no {beyond} of {shards}")));
+    }
+    let (_, parts) = locate::open(spec)?;
+    unchanged(spec, survey, &parts)?;
+    let schema = &survey.schema;
+    let shape = parts[0].shape();
+    let need = need_of(schema);
+    let mut reading = choose(&parts[0].name(), shape, spec, schema.encoding, need)?.reading;
+    if reading.texts.len() != schema.columns.len() {
+        return Err(changed(&parts[0].name()));
+    }
+    for (text, column) in reading.texts.iter_mut().zip(&schema.columns) {
+        *text = matches!(column.kind, ColumnKind::Categorical { .. });
+    }
+    let mut starts = BTreeMap::new();
+    let mut ranges: Vec<Range<u64>> = Vec::new();
+    let mut held = 0;
+    for shard in keep {
+        let start = shard_start(survey.rows, shards, shard);
+        let end = start + shard_rows(survey.rows, shards, shard);
+        starts.insert(shard, held as usize);
+        held += end - start;
+        match ranges.last_mut().filter(|range| range.end == start) {
+            Some(range) => range.end = end,
+            None => ranges.push(start..end),
+        }
+    }
+    let mut fitting = Fitting::new(schema)?;
+    for range in ranges {
+        let mut first = 0;
+        for (part, plan) in parts.iter().zip(&survey.files) {
+            let from = range.start.clamp(first, first + plan.rows) - first;
+            let to = range.end.clamp(first, first + plan.rows) - first;
+            let request =
+                Request { reading: &reading, rows: from..to, marks: &plan.marks, tally: None };
+            if from < to {
+                read_rows(part.as_ref(), &request, &mut fitting)?;
+            }
+            first += plan.rows;
+        }
+    }
+    let table = Arc::new(fitting.finish());
+    Ok(Holding { table, starts, rows_total: survey.rows, shards })
+}
+
+/// Reads raw files by the schema of a model. Columns are found by name where the file has a header, else by
+/// position. Labels are empty if the file has no label column. A category that the model has not seen becomes
+/// no feature (one-hot) or NaN (identity: the learner decides what an unknown user means); a feature number
+/// beyond the model's is left out.
+///
+/// # Errors
+/// As [`survey`]; columns that the model needs and the file lacks; labels that are no class of the model.
+pub fn load_with(spec: &DataSpec, schema: &Schema) -> Result<Table> {
+    // The model's names tell a header from a row of texts.
+    let names = schema.columns.iter().map(|column| ColumnRef::Name(column.name.clone()));
+    let (_, parts) = locate::open(&DataSpec { features: Some(names.collect()), ..spec.clone() })?;
+    let mut fitting = Fitting::new(schema)?;
+    for part in &parts {
+        let reading = by_schema(&part.name(), part.shape(), spec, schema)?;
+        let request = Request { reading: &reading, rows: 0..u64::MAX, marks: &[], tally: None };
+        part.read(&request, &mut |chunk| fitting.add(&part.name(), chunk))?;
+    }
+    match fitting.rows() {
+        0 => Err(no_rows(spec)),
+        _ => Ok(fitting.finish()),
+    }
+}
+
+fn need_of(schema: &Schema) -> LabelNeed {
+    match schema.target {
+        Target::None => LabelNeed::None,
+        Target::Classes(_) => LabelNeed::Class,
+        Target::Number => LabelNeed::Number,
+    }
+}
+
+fn no_rows(spec: &DataSpec) -> Fault {
+    Fault::caller(format!("{} has no rows", spec.source.text()))
+        .hint("is it the right file, and was it written fully?")
+}
+
+fn unchanged(spec: &DataSpec, survey: &Survey, parts: &[Box<dyn Rows>]) -> Result<()> {
+    if parts.len() != survey.files.len() {
+        return Err(changed(&spec.source.text()).caused_by(format!(
+            "{} files instead of {}",
+            parts.len(),
+            survey.files.len()
+        )));
+    }
+    for (part, plan) in parts.iter().zip(&survey.files) {
+        if part.size()? != plan.bytes {
+            return Err(changed(&part.name()).caused_by(format!(
+                "{} bytes instead of {}",
+                part.size()?,
+                plan.bytes
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// Reads exactly the rows of a request.
+fn read_rows(part: &dyn Rows, request: &Request<'_>, fitting: &mut Fitting<'_>) -> Result<()> {
+    let name = part.name();
+    let mut next = request.rows.start;
+    part.read(request, &mut |mut chunk| {
+        let end = chunk.first_row + chunk.rows as u64;
+        let (from, to) =
+            (next.clamp(chunk.first_row, end), request.rows.end.clamp(chunk.first_row, end));
+        if from < to {
+            let origin = chunk.first_row;
+            chunk.crop((from - origin) as usize..(to - origin) as usize);
+            next = to;
+            fitting.add(&name, chunk)?;
+        }
+        Ok(if next < request.rows.end { Flow::More } else { Flow::Stop })
+    })?;
+    match next == request.rows.end {
+        true => Ok(()),
+        false => Err(changed(&name).caused_by(format!("row {next} is gone"))),
+    }
+}
+
+fn study(
+    spec: &DataSpec,
+    encoding: Encoding,
+    label: LabelNeed,
+    keep: bool,
+) -> Result<(Survey, Option<Table>)> {
+    let (format, parts) = locate::open(spec)?;
+    if let Some((rows, schema)) = parts[0].known(encoding, label)? {
+        return known(spec, (format, parts[0].as_ref()), (rows, schema), keep);
+    }
+    let shape = parts[0].shape();
+    let mut choice = choose(&parts[0].name(), shape, spec, encoding, label)?;
+    loop {
+        let mut learning = Learning::new(choice.clone(), encoding, shape, keep);
+        let (mut files, mut digests) = (Vec::new(), Vec::new());
+        for part in &parts {
+            let tally = Tally::default();
+            let request = Request {
+                reading: &choice.reading,
+                rows: 0..u64::MAX,
+                marks: &[],
+                tally: Some(&tally),
+            };
+            files.push(pass(part.as_ref(), &request, &mut learning)?);
+            digests.push(tally.digest());
+        }
+        if !learning.surprises.is_empty() {
+            // The first lines looked like numbers, and a later one is text: once more, knowing that.
+            for slot in learning.surprises {
+                choice.reading.texts[slot] = true;
+            }
+            continue;
+        }
+        if learning.rows == 0 {
+            return Err(no_rows(spec));
+        }
+        let rows = learning.rows;
+        let sparse = matches!(shape, Shape::Numbered { sparse: true, .. });
+        let learnt = learning.finish(sparse);
+        if learnt.schema.features == 0 {
+            return Err(Fault::caller(format!("{} has no features", spec.source.text())));
+        }
+        let survey = Survey {
+            format: format.to_string(),
+            rows,
+            schema: learnt.schema,
+            class_rows: learnt.class_rows,
+            entries: learnt.entries,
+            files,
+            digest: joined(&digests),
+        };
+        return Ok((survey, learnt.table));
+    }
+}
+
+/// One pass over one file.
+fn pass(part: &dyn Rows, request: &Request<'_>, learning: &mut Learning) -> Result<FilePlan> {
+    let mut plan = FilePlan { name: part.name(), rows: 0, bytes: part.size()?, marks: Vec::new() };
+    let mut stride = 1u64;
+    let mut seen = 0u64;
+    part.read(request, &mut |chunk| {
+        for mark in &chunk.marks {
+            if seen.is_multiple_of(stride) {
+                plan.marks.push(Mark { row: plan.rows + mark.row, ..*mark });
+            }
+            seen += 1;
+        }
+        if plan.marks.len() > MARKS_MAX {
+            stride *= 2;
+            let mut place = 0u64;
+            plan.marks.retain(|_| {
+                place += 1;
+                !place.is_multiple_of(2)
+            });
+        }
+        plan.rows += chunk.rows as u64;
+        learning.add(chunk)
+    })?;
+    Ok(plan)
+}
+
+/// The survey of rows that are known without reading.
+fn known(
+    spec: &DataSpec,
+    (format, part): (&str, &dyn Rows),
+    (rows, schema): (u64, Schema),
+    keep: bool,
+) -> Result<(Survey, Option<Table>)> {
+    let plan = FilePlan { name: part.name(), rows, bytes: part.size()?, marks: vec![] };
+    let survey = Survey {
+        format: format.to_string(),
+        rows,
+        schema,
+        class_rows: vec![],
+        entries: None,
+        files: vec![plan],
+        digest: blake3::hash(part.name().as_bytes()).to_hex().to_string(),
+    };
+    let table = match keep {
+        true => {
+            let whole = load(spec, &survey, &[Shard(0)], 1)?;
+            Some(Arc::try_unwrap(whole.table).expect("just made, with one owner"))
+        }
+        false => None,
+    };
+    Ok((survey, table))
+}
+
+fn joined(digests: &[[u8; 32]]) -> String {
+    match digests {
+        [one] => blake3::Hash::from_bytes(*one).to_hex().to_string(),
+        many => blake3::hash(many.as_flattened()).to_hex().to_string(),
+    }
+}

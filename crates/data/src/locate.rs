@@ -1,0 +1,177 @@
+//! From the words of a job to open sources: built-ins, addresses, files, directories and patterns, and which
+//! format they have.
+
+use crate::input::{Input, cannot_open};
+use crate::sources::{Format, Place, Rows, SOURCES, Shape, builtin};
+use crate::{DataSpec, Source};
+use starlings_core::{Entry, Fault, Result, nearest};
+use std::path::{Path, PathBuf};
+
+/// Bytes by which a format is recognised.
+const HEAD_BYTES: usize = 4096;
+
+/// Opens all parts of a data set, in the order of their names; they have one format and the same columns.
+pub(crate) fn open(spec: &DataSpec) -> Result<(&'static str, Vec<Box<dyn Rows>>)> {
+    let places = places(&spec.source)?;
+    let mut formats = places.iter().map(|place| format_of(place, spec));
+    let format = formats.next().expect("at least one place")?;
+    for (other, place) in formats.zip(places.iter().skip(1)) {
+        let other = other?;
+        if other.name != format.name {
+            return Err(Fault::caller(format!(
+                "{} mixes formats: {} is {}, and the first file is {}",
+                spec.source.text(),
+                name_of(place),
+                other.name,
+                format.name
+            ))
+            .hint("choose files by a pattern such as \"folder/*.csv\", or say `format`"));
+        }
+    }
+    let mut spec = spec.clone();
+    let mut parts: Vec<Box<dyn Rows>> = Vec::with_capacity(places.len());
+    for place in places {
+        let part = (format.build.open)(place, &spec)?;
+        match (parts.first(), part.shape()) {
+            (Some(first), _) => same_columns(first.as_ref(), part.as_ref())?,
+            // What the first file shows of headers holds for all: a later one may be too short to tell.
+            (None, Shape::Columns { named, .. }) => spec.header = Some(*named),
+            (None, Shape::Numbered { .. }) => {}
+        }
+        parts.push(part);
+    }
+    Ok((format.name, parts))
+}
+
+fn same_columns(first: &dyn Rows, other: &dyn Rows) -> Result<()> {
+    let differ = |what: String| {
+        Err(Fault::caller(format!("{} differs from {}: {what}", other.name(), first.name()))
+            .hint("files of one data set have the same columns in the same order"))
+    };
+    match (first.shape(), other.shape()) {
+        (Shape::Columns { columns: a, .. }, Shape::Columns { columns: b, .. }) => {
+            if a.len() != b.len() {
+                return differ(format!("{} columns instead of {}", b.len(), a.len()));
+            }
+            match a.iter().zip(b).find(|(a, b)| a.name != b.name) {
+                Some((a, b)) => differ(format!("column '{}' instead of '{}'", b.name, a.name)),
+                None => Ok(()),
+            }
+        }
+        (Shape::Numbered { width: Some(a), .. }, Shape::Numbered { width: Some(b), .. })
+            if a != b =>
+        {
+            differ(format!("{b} numbers a row instead of {a}"))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn places(source: &Source) -> Result<Vec<Place>> {
+    let place = match source {
+        Source::Images { images, labels } => {
+            return Ok(vec![Place::Pair(file(images)?, file(labels)?)]);
+        }
+        Source::Place(place) => place,
+    };
+    if builtin::NAMES.contains(&place.as_str()) || place.starts_with("synthetic://") {
+        return Ok(vec![Place::Named(place.clone())]);
+    }
+    if let Some((scheme, _)) = place.split_once("://") {
+        return Err(Fault::caller(format!("{place}: addresses with {scheme}:// are not read yet"))
+            .hint("give a path, a pattern, a built-in or synthetic://…"));
+    }
+    let path = Path::new(place);
+    let files = match path {
+        _ if path.is_dir() => files_in(path)?,
+        _ if !path.exists() && place.contains(['*', '?', '[']) => matches(place)?,
+        _ => return Ok(vec![Place::File(file(place)?)]),
+    };
+    if files.is_empty() {
+        return Err(Fault::caller(format!("{place}: there are no files"))
+            .hint("a directory's own files are read, hidden ones and sub-directories are not"));
+    }
+    Ok(files.into_iter().map(|path| Place::File(Input::File(path))).collect())
+}
+
+fn file(place: &str) -> Result<Input> {
+    let path = PathBuf::from(place);
+    match std::fs::metadata(&path) {
+        Ok(_) => Ok(Input::File(path)),
+        Err(error) => {
+            let fault = cannot_open(&path, &error);
+            match nearest(place, builtin::NAMES) {
+                Some(near) => Err(fault.hint(format!("did you mean the built-in '{near}'?"))),
+                None => Err(fault),
+            }
+        }
+    }
+}
+
+fn files_in(folder: &Path) -> Result<Vec<PathBuf>> {
+    let failed = |error| cannot_open(folder, &error);
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(folder).map_err(failed)? {
+        files.push(entry.map_err(failed)?.path());
+    }
+    files.retain(|path| path.is_file() && !is_hidden(path));
+    files.sort();
+    Ok(files)
+}
+
+fn matches(pattern: &str) -> Result<Vec<PathBuf>> {
+    let wrong = |what: &dyn std::fmt::Display| {
+        Fault::caller(format!("{pattern} is not a pattern of file names")).caused_by(what)
+    };
+    let mut files = Vec::new();
+    for path in glob::glob(pattern).map_err(|error| wrong(&error))? {
+        files.push(path.map_err(|error| wrong(&error))?);
+    }
+    files.retain(|path| path.is_file() && !is_hidden(path));
+    files.sort();
+    Ok(files)
+}
+
+/// Hidden files, and the marks that other programs leave beside data (`_SUCCESS`).
+fn is_hidden(path: &Path) -> bool {
+    path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(['.', '_']))
+}
+
+fn name_of(place: &Place) -> String {
+    match place {
+        Place::File(input) | Place::Pair(input, _) => input.name(),
+        Place::Named(name) => name.clone(),
+    }
+}
+
+fn format_of(place: &Place, spec: &DataSpec) -> Result<&'static Entry<Format>> {
+    let named = |name: &str| Entry::find("format", SOURCES, name);
+    let input = match place {
+        Place::Named(name) if name.contains("://") => return named("synthetic"),
+        Place::Named(_) => return named("builtin"),
+        Place::Pair(..) => return named("idx"),
+        Place::File(input) => input,
+    };
+    if let Some(format) = &spec.format {
+        return named(format);
+    }
+    let by_extension = extension(&input.name())
+        .and_then(|e| SOURCES.iter().find(|entry| entry.build.extensions.contains(&e.as_str())));
+    if let Some(entry) = by_extension {
+        return Ok(entry);
+    }
+    let mut head = Vec::new();
+    input.open(None)?.append(HEAD_BYTES, &mut head)?;
+    // The csv entry comes first in the catalogue and takes any text: ask it last.
+    SOURCES.iter().rev().find(|entry| (entry.build.recognise)(&head)).ok_or_else(|| {
+        Fault::caller(format!("{}: its format is not recognised", input.name()))
+            .hint("say it in [data], such as `format = \"csv\"`")
+    })
+}
+
+/// The ending of a name before `.gz` or `.zst`.
+fn extension(name: &str) -> Option<String> {
+    let name = name.to_ascii_lowercase();
+    let plain = name.strip_suffix(".gz").or(name.strip_suffix(".zst")).unwrap_or(&name);
+    Path::new(plain).extension().map(|e| e.to_string_lossy().into_owned())
+}

@@ -1,0 +1,332 @@
+//! Apache Parquet: flat files of numbers, booleans and strings. Only the chosen columns are read, a slice of
+//! a row group at a time. Decimals are scaled; dates and times are numbers in the file's own unit.
+
+use super::{Flow, Format, Guess, Place, Reading, Request, Role, Rows, Shape, Sink};
+use crate::chunk::{Chunk, Mark, Surprise};
+use crate::input::{Input, cannot_open, changed};
+use crate::number::missing;
+use crate::{DataSpec, Features, LabelNeed};
+use parquet::basic::{ConvertedType, LogicalType, Type as Physical};
+use parquet::column::reader::{ColumnReader, ColumnReaderImpl};
+use parquet::data_type::{ByteArray, DataType};
+use parquet::errors::ParquetError;
+use parquet::file::reader::{FileReader, SerializedFileReader};
+use parquet::schema::types::ColumnDescriptor;
+use starlings_core::{Entry, Fault, Result};
+use std::borrow::Cow;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+/// Parquet files.
+pub(super) const ENTRY: Entry<Format> = Entry {
+    name: "parquet",
+    summary: "Apache Parquet: flat files of numbers, booleans and strings",
+    reference: "Apache Parquet format specification, github.com/apache/parquet-format",
+    params: &[],
+    gives: &[],
+    needs: &[],
+    build: Format { extensions: &["parquet"], recognise: |head| head.starts_with(b"PAR1"), open },
+};
+
+/// Rows decoded at a time.
+const ROWS: usize = 8192;
+
+struct Parquet {
+    path: PathBuf,
+    shape: Shape,
+    /// Powers of ten by which decimals are divided.
+    scales: Vec<f64>,
+}
+
+fn open(place: Place, _: &DataSpec) -> Result<Box<dyn Rows>> {
+    let Place::File(Input::File(path)) = place else {
+        return Err(Fault::caller("parquet data are files: give a path"));
+    };
+    let reader = reader(&path)?;
+    let described = reader.metadata().file_metadata().schema_descr();
+    let columns = described
+        .columns()
+        .iter()
+        .map(|column| Guess { name: column.path().string(), numbers: is_number(column) })
+        .collect();
+    let scales = described.columns().iter().map(|column| scale(column)).collect();
+    let shape = Shape::Columns { columns, named: true, label: None };
+    Ok(Box::new(Parquet { path, shape, scales }))
+}
+
+fn reader(path: &Path) -> Result<SerializedFileReader<File>> {
+    let file = File::open(path).map_err(|error| cannot_open(path, &error))?;
+    guarded(path, || SerializedFileReader::new(file))
+}
+
+/// Calls the decoder. Some damage makes it panic instead of refusing; a bad file must not end the process.
+fn guarded<T>(path: &Path, decode: impl FnOnce() -> Result<T, ParquetError>) -> Result<T> {
+    let decoded = std::panic::catch_unwind(std::panic::AssertUnwindSafe(decode));
+    let gave_up = |_| Err(ParquetError::General("the decoder gave up on it".to_string()));
+    decoded.unwrap_or_else(gave_up).map_err(|error| damaged(path, error))
+}
+
+fn damaged(path: &Path, error: ParquetError) -> Fault {
+    Fault::caller(format!("{} is not a sound Parquet file", path.display()))
+        .caused_by(error)
+        .hint("was it written fully? write or fetch it again")
+}
+
+fn is_number(column: &ColumnDescriptor) -> bool {
+    !matches!(
+        column.physical_type(),
+        Physical::BYTE_ARRAY | Physical::FIXED_LEN_BYTE_ARRAY | Physical::INT96
+    )
+}
+
+fn scale(column: &ColumnDescriptor) -> f64 {
+    let decimal = matches!(column.logical_type_ref(), Some(LogicalType::Decimal { .. }))
+        || column.converted_type() == ConvertedType::DECIMAL;
+    if decimal { 10f64.powi(column.type_scale()) } else { 1.0 }
+}
+
+impl Rows for Parquet {
+    fn name(&self) -> String {
+        self.path.display().to_string()
+    }
+
+    fn shape(&self) -> &Shape {
+        &self.shape
+    }
+
+    fn size(&self) -> Result<u64> {
+        Input::File(self.path.clone()).size()
+    }
+
+    fn read(&self, request: &Request<'_>, sink: &mut Sink<'_>) -> Result<()> {
+        let reader = reader(&self.path)?;
+        let described = reader.metadata().file_metadata().schema_descr_ptr();
+        if described.num_columns() != request.reading.roles.len() {
+            return Err(changed(&self.name()));
+        }
+        for (column, role) in described.columns().iter().zip(&request.reading.roles) {
+            self.readable(column, *role)?;
+        }
+        let mut first_row = 0;
+        for group in 0..reader.num_row_groups() {
+            let rows = reader.metadata().row_group(group).num_rows();
+            let rows = u64::try_from(rows).map_err(|_| self.miscounted())?;
+            if first_row < request.rows.end && first_row + rows > request.rows.start {
+                let mark = Mark { row: first_row, byte: group as u64, line: 0 };
+                if self.read_group(&reader, mark, rows, (request.reading, sink))? == Flow::Stop {
+                    return Ok(());
+                }
+            }
+            first_row += rows;
+        }
+        if let Some(tally) = request.tally {
+            let mut file = File::open(&self.path)?;
+            hash(&mut file, tally)?;
+        }
+        Ok(())
+    }
+}
+
+fn hash(file: &mut File, tally: &crate::input::Tally) -> Result<()> {
+    let mut buffer = vec![0; 1 << 16];
+    loop {
+        match std::io::Read::read(file, &mut buffer)? {
+            0 => return Ok(()),
+            length => tally.update(&buffer[..length]),
+        }
+    }
+}
+
+impl Parquet {
+    fn readable(&self, column: &ColumnDescriptor, role: Role) -> Result<()> {
+        let reason = match column.physical_type() {
+            _ if role == Role::Skip => return Ok(()),
+            _ if column.max_rep_level() > 0 || column.max_def_level() > 1 => "is nested or a list",
+            Physical::INT96 | Physical::FIXED_LEN_BYTE_ARRAY => "has a type that is not read yet",
+            Physical::BYTE_ARRAY if scale(column) != 1.0 => "is a decimal of any length",
+            _ => return Ok(()),
+        };
+        let what = format!("{}, column '{}': it {reason}", self.name(), column.path().string());
+        Err(Fault::caller(what).hint("leave it out with `features = [...]`, or write it flat"))
+    }
+
+    fn miscounted(&self) -> Fault {
+        let wrong = ParquetError::General("columns differ in their number of rows".to_string());
+        damaged(&self.path, wrong)
+    }
+
+    fn read_group(
+        &self,
+        reader: &SerializedFileReader<File>,
+        mark: Mark,
+        rows: u64,
+        (reading, sink): (&Reading, &mut Sink<'_>),
+    ) -> Result<Flow> {
+        let group = guarded(&self.path, || reader.get_row_group(mark.byte as usize))?;
+        let mut columns = Vec::new();
+        for (column, role) in reading.roles.iter().enumerate() {
+            if *role != Role::Skip {
+                let reader = guarded(&self.path, || group.get_column_reader(column))?;
+                columns.push((column, *role, reader));
+            }
+        }
+        let mut done = 0;
+        while done < rows {
+            let count = (rows - done).min(ROWS as u64) as usize;
+            let mut chunk = Chunk::dense(&reading.texts, reading.label == LabelNeed::Class);
+            (chunk.rows, chunk.first_row) = (count, mark.row + done);
+            if done == 0 {
+                chunk.marks.push(Mark { row: 0, ..mark });
+            }
+            if let Features::Dense { width, values } = &mut chunk.features {
+                values.resize(*width * count, f32::NAN);
+            }
+            for (column, role, reader) in &mut columns {
+                let cells = self.cells(*column, count, reader)?;
+                self.write(reading, *column, (*role, cells), &mut chunk)?;
+            }
+            chunk.add_up();
+            if sink(chunk)? == Flow::Stop {
+                return Ok(Flow::Stop);
+            }
+            done += count as u64;
+        }
+        Ok(Flow::More)
+    }
+
+    /// The next `count` values of a column.
+    fn cells(&self, column: usize, count: usize, reader: &mut ColumnReader) -> Result<Vec<Cell>> {
+        let scale = self.scales[column];
+        let whole = |value: i64| match scale == 1.0 {
+            true => Cell::Whole(value),
+            false => Cell::Number(value as f64 / scale),
+        };
+        let cells = guarded(&self.path, || match reader {
+            ColumnReader::BoolColumnReader(r) => take(r, count, |v| Cell::Whole(i64::from(v))),
+            ColumnReader::Int32ColumnReader(r) => take(r, count, |v| whole(i64::from(v))),
+            ColumnReader::Int64ColumnReader(r) => take(r, count, whole),
+            ColumnReader::FloatColumnReader(r) => take(r, count, |v| Cell::Number(f64::from(v))),
+            ColumnReader::DoubleColumnReader(r) => take(r, count, Cell::Number),
+            ColumnReader::ByteArrayColumnReader(r) => take(r, count, Cell::Text),
+            _ => unreachable!("refused by `readable`"),
+        })?;
+        if cells.len() == count { Ok(cells) } else { Err(self.miscounted()) }
+    }
+
+    fn write(
+        &self,
+        reading: &Reading,
+        column: usize,
+        (role, cells): (Role, Vec<Cell>),
+        chunk: &mut Chunk,
+    ) -> Result<()> {
+        let fault = |row: usize, cell: &Cell, what: &str| {
+            let (name, row) = (self.name(), chunk.first_row + row as u64);
+            let (column, text) = (&reading.names[column], cell.text());
+            Fault::caller(format!("{name}, row {row}, column '{column}': '{text}' {what}"))
+        };
+        match role {
+            Role::Skip => {}
+            Role::Label => {
+                for (row, cell) in cells.iter().enumerate() {
+                    let label = match (&mut chunk.classes, cell.number()) {
+                        _ if cell.is_missing() => {
+                            return Err(fault(row, cell, "is no label: every row needs one"));
+                        }
+                        (Some(classes), _) => classes.code(&cell.text())? as f32,
+                        (None, Some(number)) if number.is_finite() => number,
+                        (None, _) => return Err(fault(row, cell, "is not a number")),
+                    };
+                    chunk.labels.push(label);
+                }
+            }
+            Role::Feature(slot) => {
+                let Features::Dense { width, values } = &mut chunk.features else {
+                    unreachable!("parquet chunks are dense")
+                };
+                let places = values.iter_mut().skip(slot).step_by(*width);
+                for (row, (place, cell)) in places.zip(&cells).enumerate() {
+                    *place = match (&mut chunk.texts[slot], cell.number()) {
+                        _ if cell.is_missing() => f32::NAN,
+                        (Some(texts), _) => texts.code(&cell.text())? as f32,
+                        (None, Some(number)) if number.is_finite() => number,
+                        (None, Some(_)) => return Err(fault(row, cell, "is not a 32-bit number")),
+                        (None, None) => {
+                            let fault = fault(row, cell, "is not a number");
+                            if chunk.surprises.iter().all(|surprise| surprise.slot != slot) {
+                                chunk.surprises.push(Surprise { slot, fault });
+                            }
+                            f32::NAN
+                        }
+                    };
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// One value of a column.
+enum Cell {
+    Missing,
+    Whole(i64),
+    Number(f64),
+    Text(ByteArray),
+}
+
+impl Cell {
+    fn is_missing(&self) -> bool {
+        match self {
+            Cell::Missing => true,
+            Cell::Whole(_) => false,
+            Cell::Number(number) => number.is_nan(),
+            Cell::Text(text) => missing(text.data()),
+        }
+    }
+
+    fn number(&self) -> Option<f32> {
+        match self {
+            Cell::Whole(whole) => Some(*whole as f32),
+            Cell::Number(number) => Some(*number as f32),
+            Cell::Text(text) => crate::number::number(text.data()),
+            Cell::Missing => None,
+        }
+    }
+
+    fn text(&self) -> Cow<'_, str> {
+        match self {
+            Cell::Missing => Cow::Borrowed("null"),
+            Cell::Whole(whole) => Cow::Owned(whole.to_string()),
+            Cell::Number(number) => Cow::Owned(number.to_string()),
+            Cell::Text(text) => String::from_utf8_lossy(text.data()),
+        }
+    }
+}
+
+/// Reads `count` values, with the missing ones in their places.
+fn take<T: DataType>(
+    reader: &mut ColumnReaderImpl<T>,
+    count: usize,
+    cell: impl Fn(T::T) -> Cell,
+) -> std::result::Result<Vec<Cell>, ParquetError> {
+    let (mut levels, mut values) = (Vec::new(), Vec::new());
+    let mut records = 0;
+    while records < count {
+        let (more, _, _) =
+            reader.read_records(count - records, Some(&mut levels), None, &mut values)?;
+        if more == 0 {
+            break;
+        }
+        records += more;
+    }
+    // Columns that cannot be missing have no levels.
+    if levels.is_empty() {
+        return Ok(values.into_iter().map(cell).collect());
+    }
+    let mut values = values.into_iter();
+    let present = |level: &i16| match level {
+        0 => Cell::Missing,
+        _ => values.next().map_or(Cell::Missing, &cell),
+    };
+    Ok(levels.iter().map(present).collect())
+}

@@ -1,0 +1,169 @@
+//! One machine's own figures: how long a sum over the flock takes.
+
+use crate::choices::raw;
+use crate::launch::flock::call;
+use crate::launch::processes::with_children;
+use crate::launch::threads::nets;
+use crate::merge::{MergeOptions, Merger};
+use crate::net::Net;
+use crate::node::Order;
+use serde::{Deserialize, Serialize};
+use starlings_cluster::protocol::{FromClient, Message, ToClient};
+use starlings_core::{
+    Block, Body, Deadline, Entry, Fault, Result, Seat, Update, Values, suggestion,
+};
+use starlings_topology::TOPOLOGIES;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// What to measure.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct AllReduce {
+    /// Workers.
+    pub workers: u32,
+    /// Bytes of f32 to sum.
+    pub bytes: u64,
+    /// Timed sums, after two that are not.
+    pub repeats: u32,
+    /// The topology's name, with its defaults.
+    pub topology: String,
+}
+
+/// How long it took.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Timing {
+    /// Workers.
+    pub workers: u32,
+    /// Bytes summed.
+    pub bytes: u64,
+    /// Where the workers ran.
+    pub launcher: String,
+    /// The topology.
+    pub topology: String,
+    /// Timed sums.
+    pub repeats: u32,
+    /// Median seconds of a sum.
+    pub median_seconds: f64,
+    /// Least seconds of a sum.
+    pub min_seconds: f64,
+    /// Bytes divided by the median.
+    pub gigabytes_per_second: f64,
+}
+
+const WARM_UP: u32 = 2;
+
+impl AllReduce {
+    /// Measures with workers of a launcher (`threads` or `processes`).
+    ///
+    /// # Errors
+    /// An unknown launcher or topology, or a lost worker.
+    pub fn measure(&self, launcher: &str, program: Option<&Path>) -> Result<Timing> {
+        Entry::find("topology", TOPOLOGIES, &self.topology)?;
+        let mut seconds = match launcher {
+            "threads" => self.on_threads()?,
+            "processes" => self.on_processes(program)?,
+            other => {
+                return Err(Fault::caller(format!("cannot measure the launcher '{other}'"))
+                    .hint(suggestion(other, &["threads", "processes"])));
+            }
+        };
+        seconds.sort_by(f64::total_cmp);
+        let median_seconds = seconds[seconds.len() / 2];
+        Ok(Timing {
+            workers: self.workers,
+            bytes: self.bytes,
+            launcher: launcher.to_string(),
+            topology: self.topology.clone(),
+            repeats: self.repeats,
+            median_seconds,
+            min_seconds: seconds[0],
+            gigabytes_per_second: self.bytes as f64 / median_seconds / 1e9,
+        })
+    }
+
+    /// One worker's part: sums, checks the sum, and gives the seconds of each timed one.
+    pub(crate) fn run(&self, net: &Arc<Net>) -> Result<Vec<f64>> {
+        let entry = Entry::find("topology", TOPOLOGIES, &self.topology)?;
+        let topology = (entry.build)(&entry.check("topology", &toml::Table::new())?)?.into();
+        let group: Vec<Seat> = (0..net.world()).map(Seat).collect();
+        let patience = Duration::from_secs(120);
+        let options = MergeOptions { kind: 1, group, topology, codec: raw(), patience };
+        let mut merger = Merger::new(net.clone(), options);
+        let count = (self.bytes / 4).max(1) as usize;
+        let mine = (net.seat().0 + 1) as f32;
+        let world = net.world() as f32;
+        let expected = world * (world + 1.0) / 2.0;
+        let mut seconds = Vec::new();
+        let mut update = update(vec![mine; count]);
+        for round in 0..self.repeats + WARM_UP {
+            merger.merge(self::update(vec![0.0]))?;
+            let begun = now();
+            update = merger.merge(update)?;
+            if round >= WARM_UP {
+                seconds.push(begun.elapsed().as_secs_f64());
+            }
+            let values = values_mut(&mut update);
+            if values[0] != expected || values[count - 1] != expected {
+                return Err(Fault::peer(None, format!("a wrong sum: {} for {expected}", values[0])));
+            }
+            values.fill(mine);
+        }
+        Ok(seconds)
+    }
+
+    fn on_threads(&self) -> Result<Vec<f64>> {
+        let nets: Vec<Arc<Net>> = nets(self.workers)?.into_iter().map(Arc::new).collect();
+        let results: Vec<Result<Vec<f64>>> = std::thread::scope(|scope| {
+            let workers: Vec<_> = nets.iter().map(|net| scope.spawn(|| self.run(net))).collect();
+            let lost = |_| Err(Fault::machine("a worker panicked"));
+            workers.into_iter().map(|worker| worker.join().unwrap_or_else(lost)).collect()
+        });
+        results.into_iter().reduce(|first, next| next.and(first)).unwrap_or(Ok(Vec::new()))
+    }
+
+    fn on_processes(&self, program: Option<&Path>) -> Result<Vec<f64>> {
+        with_children(program, self.workers, |address, ticket, watch| {
+            let control = call(address, ticket)?;
+            let job = serde_json::to_string(&Order::AllReduce(self.clone()))
+                .map_err(|error| Fault::machine(error.to_string()))?;
+            let submit = FromClient::Submit { job, workers: self.workers, survey: None };
+            control.send(&Message::FromClient(submit), Deadline::after_ms(10_000))?;
+            let mut seconds = None;
+            loop {
+                if let Some(fault) = watch() {
+                    return Err(fault);
+                }
+                match control.receive(Deadline::after_ms(100))? {
+                    Some(Message::ToClient(ToClient::Model(bytes))) => {
+                        seconds = serde_json::from_slice(&bytes.0).ok();
+                    }
+                    Some(Message::ToClient(ToClient::Done)) => {
+                        let missing = || Fault::peer(None, "rank 0 sent no figures");
+                        return seconds.ok_or_else(missing);
+                    }
+                    Some(Message::ToClient(ToClient::Failed { blame, message, .. })) => {
+                        return Err(Fault::new(blame, message));
+                    }
+                    _ => {}
+                }
+            }
+        })
+    }
+}
+
+fn update(values: Vec<f32>) -> Update {
+    Update { blocks: vec![Block { name: "sum".to_string(), body: Body::Dense(Values::F32(values)) }] }
+}
+
+fn values_mut(update: &mut Update) -> &mut [f32] {
+    match &mut update.blocks[0].body {
+        Body::Dense(Values::F32(values)) => values,
+        _ => unreachable!("made above as dense f32"),
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "a benchmark reads the clock")]
+fn now() -> Instant {
+    Instant::now()
+}

@@ -1,0 +1,146 @@
+//! The clock of one worker: times the run, knows the phase it is in, and tells observers. Step events come
+//! at most twenty times a second, and only from seat 0, which speaks for all under a barrier.
+
+use crate::walk::Walk;
+use starlings_core::{Event, Fault, Seat, Step};
+use starlings_learn::Outcome;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+/// Whoever wants to know what happens.
+pub trait Observer: Send + Sync {
+    /// Takes an event. Must not block for long.
+    fn on(&self, event: Event);
+}
+
+impl<F: Fn(Event) + Send + Sync> Observer for F {
+    fn on(&self, event: Event) {
+        self(event);
+    }
+}
+
+/// Where a worker is at the moment; shared with whatever reports its heartbeat.
+#[derive(Clone, Debug, Default)]
+pub struct Whereabouts(Arc<Mutex<(String, Step)>>);
+
+impl Whereabouts {
+    /// The phase and the step.
+    #[must_use]
+    pub fn get(&self) -> (String, Step) {
+        self.0.lock().map(|inner| inner.clone()).unwrap_or_default()
+    }
+
+    fn set(&self, phase: &str, step: Step) {
+        if let Ok(mut inner) = self.0.lock() {
+            phase.clone_into(&mut inner.0);
+            inner.1 = step;
+        }
+    }
+}
+
+const STEP_EVENTS_GAP: Duration = Duration::from_millis(50);
+
+/// Times a worker's run and tells of it.
+pub struct Clock {
+    seat: Seat,
+    observer: Arc<dyn Observer>,
+    whereabouts: Whereabouts,
+    begun: Instant,
+    told: Option<Instant>,
+    pass_sum: f64,
+    pass_count: u64,
+}
+
+impl Clock {
+    /// A clock that starts now.
+    #[must_use]
+    pub fn start(seat: Seat, observer: Arc<dyn Observer>, whereabouts: Whereabouts) -> Clock {
+        Clock { seat, observer, whereabouts, begun: now(), told: None, pass_sum: 0.0, pass_count: 0 }
+    }
+
+    /// Starts anew: loading is over, training begins.
+    pub fn restart(&mut self) {
+        self.begun = now();
+    }
+
+    /// Seconds since the start.
+    #[must_use]
+    pub fn seconds(&self) -> f64 {
+        (now() - self.begun).as_secs_f64()
+    }
+
+    /// A new phase of a step.
+    pub fn enter(&self, phase: &str, step: Step) {
+        self.whereabouts.set(phase, step);
+    }
+
+    /// Says in a fault what was being done.
+    #[must_use]
+    pub fn during(&self, fault: Fault) -> Fault {
+        let (phase, step) = self.whereabouts.get();
+        fault.during(format!("{phase} of {step}"))
+    }
+
+    /// Tells an event.
+    pub fn tell(&self, event: Event) {
+        self.observer.on(event);
+    }
+
+    /// A checkpoint is complete (on seat 0; others have nothing to tell).
+    pub fn kept(&self, event: Option<Event>) {
+        if let Some(event) = event {
+            self.tell(event);
+        }
+    }
+
+    /// A step is done.
+    pub fn step_done(&mut self, walk: &Walk, outcome: &Outcome) {
+        if self.seat != Seat(0) {
+            return;
+        }
+        if let Some(objective) = outcome.objective {
+            self.pass_sum += objective;
+            self.pass_count += 1;
+        }
+        let last = walk.next_step().is_none();
+        let at = now();
+        if last || self.told.is_none_or(|told| at - told >= STEP_EVENTS_GAP) {
+            self.told = Some(at);
+            self.tell(Event::Step {
+                step: Step(walk.steps() - 1),
+                epoch: walk.passes(),
+                objective: outcome.objective,
+                samples: walk.samples(),
+                seconds: self.seconds(),
+            });
+        }
+        if walk.pass_complete() || last {
+            self.pass_done(walk, outcome);
+        }
+    }
+
+    fn pass_done(&mut self, walk: &Walk, outcome: &Outcome) {
+        // Learners that count their own iterations may need several steps for one.
+        let mean = (self.pass_count > 0).then(|| self.pass_sum / self.pass_count as f64);
+        let objective = if outcome.iterations.is_some() { outcome.objective } else { mean };
+        (self.pass_sum, self.pass_count) = (0.0, 0);
+        self.tell(Event::Epoch {
+            epoch: walk.passes().saturating_sub(1),
+            step: Step(walk.steps()),
+            objective,
+            seconds: self.seconds(),
+        });
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "the engine's own stopwatch")]
+fn now() -> Instant {
+    Instant::now()
+}
+
+/// Seconds of processor time that this process has used.
+#[must_use]
+pub fn process_cpu_seconds() -> f64 {
+    let spent = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    spent.tv_sec as f64 + spent.tv_nsec as f64 * 1e-9
+}

@@ -1,0 +1,321 @@
+//! The played exchange: a pure machine that plays a topology's moves for one sum. Events in, commands out;
+//! no socket, no clock, no thread. The blocking shell (`merge.rs`) and the simulator drive the same code.
+//!
+//! Moves on one chunk happen in the order of the topology's list, whatever the order of arrival: frames that
+//! come early wait. So the fold order, and with it every bit of the sum, is fixed by the topology.
+
+use super::cut::{Part, cut};
+use starlings_codec::{Codec, Into as Put, Law, Malformed};
+use starlings_core::{Body, Seat, Update, Values};
+use starlings_topology::{Act, Move};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// What happens to the machine.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Event {
+    /// The sum may begin.
+    Begin,
+    /// A peer's partial or total sum of a chunk has arrived.
+    Frame {
+        /// From whom.
+        from: Seat,
+        /// Which chunk.
+        chunk: usize,
+        /// Whether it is the total (or else a partial sum).
+        total: bool,
+        /// The encoded numbers.
+        payload: Vec<u8>,
+    },
+    /// A peer is gone.
+    Lost {
+        /// Which.
+        seat: Seat,
+        /// How we know.
+        why: String,
+    },
+}
+
+/// What the machine wants done.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Command {
+    /// Send a chunk as it is now: [`Scheduled::payload`] has its bytes until the next event.
+    Send {
+        /// To whom.
+        to: Seat,
+        /// Which chunk.
+        chunk: usize,
+        /// Whether it is the total (or else a partial sum).
+        total: bool,
+    },
+    /// The sum is complete: [`Scheduled::take`] it.
+    Done,
+    /// The sum cannot be had.
+    Fail {
+        /// Who is to blame.
+        seat: Seat,
+        /// What was being done.
+        phase: String,
+        /// What went wrong.
+        why: String,
+    },
+}
+
+/// The machine for one sum. Seats are places in the group that sums, 0 to world − 1.
+pub struct Scheduled {
+    codec: Arc<dyn Codec>,
+    update: Update,
+    chunks: Vec<Vec<Part>>,
+    moves: Vec<Vec<Move>>,
+    next: Vec<usize>,
+    settled: Vec<bool>,
+    early: BTreeMap<(usize, Seat, bool), Vec<u8>>,
+    left: usize,
+    over: bool,
+}
+
+impl Scheduled {
+    /// A machine that will sum `update` over the group. `moves(chunks)` gives this seat's moves for that
+    /// many chunks; `grain` is the topology's.
+    pub fn new(
+        update: Update,
+        codec: Arc<dyn Codec>,
+        grain: usize,
+        moves: impl FnOnce(usize) -> Vec<Move>,
+    ) -> Scheduled {
+        let chunks = cut(&update, grain);
+        let mut by_chunk = vec![Vec::new(); chunks.len()];
+        let list = moves(chunks.len());
+        let left = list.len();
+        for step in list {
+            by_chunk[step.chunk].push(step);
+        }
+        Scheduled {
+            codec,
+            update,
+            next: vec![0; chunks.len()],
+            settled: vec![false; chunks.len()],
+            chunks,
+            moves: by_chunk,
+            early: BTreeMap::new(),
+            left,
+            over: false,
+        }
+    }
+
+    /// Feeds an event. After `Done` or `Fail` further events are ignored.
+    pub fn on(&mut self, event: Event, out: &mut Vec<Command>) {
+        if self.over {
+            return;
+        }
+        match event {
+            Event::Begin => {
+                for chunk in 0..self.chunks.len() {
+                    self.advance(chunk, out);
+                }
+                self.finish_if_done(out);
+            }
+            Event::Frame { from, chunk, total, payload } => {
+                if !self.expects(from, chunk, total) {
+                    let why = format!("sent chunk {chunk}, which nobody waits for");
+                    return self.fail(from, why, out);
+                }
+                self.early.insert((chunk, from, total), payload);
+                self.advance(chunk, out);
+                self.finish_if_done(out);
+            }
+            Event::Lost { seat, why } => self.fail(seat, why, out),
+        }
+    }
+
+    /// The bytes of a chunk as it is now. `scratch` is used where they are not contiguous in memory.
+    pub fn payload<'a>(&'a self, chunk: usize, scratch: &'a mut Vec<u8>) -> &'a [u8] {
+        if let [part] = self.chunks[chunk][..]
+            && let Body::Dense(values) = &self.update.blocks[part.block].body
+            && let Some(bytes) = self.codec.borrow(values, part.from, part.to)
+        {
+            return bytes;
+        }
+        scratch.clear();
+        for part in &self.chunks[chunk] {
+            encode_part(&*self.codec, &self.update, part, scratch);
+        }
+        scratch
+    }
+
+    /// The sum so far; the whole sum after `Done`.
+    #[must_use]
+    pub fn sum(&self) -> &Update {
+        &self.update
+    }
+
+    /// The sum, after `Done`.
+    #[must_use]
+    pub fn take(self) -> Update {
+        self.update
+    }
+
+    /// Bytes that a chunk has in memory as it is now.
+    #[must_use]
+    pub fn bytes_raw(&self, chunk: usize) -> u64 {
+        let bytes = |part: &Part| match &self.update.blocks[part.block].body {
+            Body::Dense(values) => (part.to - part.from) * values.kind().bytes(),
+            Body::Rows(rows) => {
+                let first = rows.index.partition_point(|&row| (row as usize) < part.from);
+                let last = rows.index.partition_point(|&row| (row as usize) < part.to);
+                (last - first) * (4 + rows.width as usize * rows.values.kind().bytes())
+            }
+        };
+        self.chunks[chunk].iter().map(bytes).sum::<usize>() as u64
+    }
+
+    /// What this seat waits for at the moment, for messages and reports.
+    #[must_use]
+    pub fn waiting(&self) -> Option<(Seat, usize)> {
+        (0..self.chunks.len()).find_map(|chunk| {
+            let step = self.moves[chunk].get(self.next[chunk])?;
+            matches!(step.act, Act::Fold | Act::Replace).then_some((step.peer, chunk))
+        })
+    }
+
+    fn expects(&self, from: Seat, chunk: usize, total: bool) -> bool {
+        let act = if total { Act::Replace } else { Act::Fold };
+        chunk < self.chunks.len()
+            && !self.early.contains_key(&(chunk, from, total))
+            && self.moves[chunk][self.next[chunk]..]
+                .iter()
+                .any(|step| step.peer == from && step.act == act)
+    }
+
+    /// Plays the moves of a chunk as far as the frames that have arrived allow.
+    fn advance(&mut self, chunk: usize, out: &mut Vec<Command>) {
+        while let Some(&Move { peer, act, .. }) = self.moves[chunk].get(self.next[chunk]) {
+            match act {
+                Act::SendPartial => out.push(Command::Send { to: peer, chunk, total: false }),
+                Act::SendTotal => {
+                    self.settle(chunk);
+                    out.push(Command::Send { to: peer, chunk, total: true });
+                }
+                Act::Fold | Act::Replace => {
+                    let total = act == Act::Replace;
+                    let Some(payload) = self.early.remove(&(chunk, peer, total)) else { return };
+                    if let Err(malformed) = self.absorb(chunk, &payload, total) {
+                        return self.fail(peer, malformed.0.to_string(), out);
+                    }
+                    self.settled[chunk] |= total;
+                }
+            }
+            self.next[chunk] += 1;
+            self.left -= 1;
+        }
+    }
+
+    /// A lossy codec changes what the others will read, so the seat that completes a chunk reads it back
+    /// itself: all seats end with the same bits.
+    fn settle(&mut self, chunk: usize) {
+        if !self.settled[chunk] && self.codec.law() != Law::Exact {
+            let mut bytes = Vec::new();
+            for part in &self.chunks[chunk] {
+                encode_part(&*self.codec, &self.update, part, &mut bytes);
+            }
+            self.absorb(chunk, &bytes, true).expect("a codec reads what it wrote");
+        }
+        self.settled[chunk] = true;
+    }
+
+    fn absorb(&mut self, chunk: usize, payload: &[u8], total: bool) -> Result<(), Malformed> {
+        let mut rest = payload;
+        for part in &self.chunks[chunk] {
+            rest = decode_part(&*self.codec, &mut self.update, part, rest, total)?;
+        }
+        if rest.is_empty() { Ok(()) } else { Err(Malformed("a chunk is too long")) }
+    }
+
+    fn finish_if_done(&mut self, out: &mut Vec<Command>) {
+        if self.left == 0 && !self.over {
+            self.over = true;
+            out.push(Command::Done);
+        }
+    }
+
+    fn fail(&mut self, seat: Seat, why: String, out: &mut Vec<Command>) {
+        self.over = true;
+        let phase = match self.waiting() {
+            Some((peer, chunk)) => format!("waiting for chunk {chunk} of {peer}"),
+            None => "sending chunks".to_string(),
+        };
+        out.push(Command::Fail { seat, phase, why });
+    }
+}
+
+fn encode_part(codec: &dyn Codec, update: &Update, part: &Part, out: &mut Vec<u8>) {
+    match &update.blocks[part.block].body {
+        Body::Dense(values) => codec.encode(values, part.from, part.to, out),
+        Body::Rows(rows) => {
+            // Rows have no fixed length, so theirs goes before them.
+            let at = out.len();
+            out.extend_from_slice(&[0; 4]);
+            codec.encode_rows(&rows.range(part.from as u32, part.to as u32), out);
+            let len = (out.len() - at - 4) as u32;
+            out[at..at + 4].copy_from_slice(&len.to_le_bytes());
+        }
+    }
+}
+
+fn decode_part<'a>(
+    codec: &dyn Codec,
+    update: &mut Update,
+    part: &Part,
+    bytes: &'a [u8],
+    total: bool,
+) -> Result<&'a [u8], Malformed> {
+    match &mut update.blocks[part.block].body {
+        Body::Dense(values) => {
+            let len = codec.encoded_len(values.kind(), part.to - part.from);
+            let (mine, rest) = bytes.split_at_checked(len).ok_or(Malformed("a chunk is too short"))?;
+            let how = if total { Put::Put } else { Put::Add };
+            codec.decode(mine, values, part.from..part.to, how)?;
+            Ok(rest)
+        }
+        Body::Rows(rows) => {
+            let (len, rest) = bytes.split_first_chunk::<4>().ok_or(Malformed("a chunk is too short"))?;
+            let len = u32::from_le_bytes(*len) as usize;
+            let (mine, rest) = rest.split_at_checked(len).ok_or(Malformed("a chunk is too short"))?;
+            let theirs = codec.decode_rows(mine, rows)?;
+            let (from, to) = (part.from as u32, part.to as u32);
+            if theirs.index.iter().any(|row| !(from..to).contains(row)) {
+                return Err(Malformed("a row outside its chunk"));
+            }
+            let folded = if total { replace(rows, &theirs, from, to) } else { rows.fold(&theirs) };
+            folded.map_err(|_| Malformed("rows of another table"))?;
+            Ok(rest)
+        }
+    }
+}
+
+/// Puts `theirs` in the place of the rows `from..to`.
+fn replace(
+    rows: &mut starlings_core::Rows,
+    theirs: &starlings_core::Rows,
+    from: u32,
+    to: u32,
+) -> Result<(), starlings_core::FoldError> {
+    let mut merged = rows.range(0, from);
+    let after = rows.range(to, u32::MAX);
+    for piece in [theirs, &after] {
+        merged.index.extend_from_slice(&piece.index);
+        append(&mut merged.values, &piece.values)?;
+    }
+    *rows = merged;
+    Ok(())
+}
+
+fn append(into: &mut Values, from: &Values) -> Result<(), starlings_core::FoldError> {
+    match (into, from) {
+        (Values::F32(a), Values::F32(b)) => a.extend_from_slice(b),
+        (Values::F64(a), Values::F64(b)) => a.extend_from_slice(b),
+        (Values::I64(a), Values::I64(b)) => a.extend_from_slice(b),
+        _ => return Err(starlings_core::FoldError::Kind),
+    }
+    Ok(())
+}

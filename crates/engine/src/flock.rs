@@ -1,0 +1,210 @@
+//! A flock for a caller's own loop: join, merge, leave. The engine's own workers stand on the same parts.
+
+use crate::choices::raw;
+use crate::member::{JoinOptions, Member};
+use crate::merge::{MergeOptions, Merger};
+use crate::node::Order;
+use starlings_cluster::checkpoint::Store;
+use starlings_cluster::control::Control;
+use starlings_cluster::coordinator::Coordinator;
+use starlings_cluster::manifest::{Fingerprint, Manifest};
+use starlings_cluster::membership;
+use starlings_cluster::protocol::{FromClient, Message};
+use starlings_codec::Codec;
+use starlings_core::{Block, Body, Deadline, Epoch, Fault, Model, Result, Rows, Seat, Step, Update, Values};
+use starlings_data::{shard_rows, shard_start};
+use starlings_topology::Topology;
+use starlings_transport::Ticket;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// How sums are made.
+#[derive(Clone)]
+pub struct FlockOptions {
+    /// How to join.
+    pub join: JoinOptions,
+    /// Who talks to whom.
+    pub topology: Arc<dyn Topology>,
+    /// How contributions travel.
+    pub codec: Arc<dyn Codec>,
+    /// How long to wait for a peer that is alive but makes no progress.
+    pub patience: Duration,
+}
+
+/// A seat in a flock whose loop is the caller's own.
+pub struct Flock {
+    member: Member,
+    merger: Merger,
+    exact: Merger,
+    steps: u64,
+}
+
+impl Flock {
+    /// Joins a flock and waits until everyone has a seat.
+    ///
+    /// # Errors
+    /// A refused ticket, a coordinator that is not there, or not enough members in time.
+    pub fn join(options: &FlockOptions) -> Result<Flock> {
+        let member = Member::join(&options.join)?;
+        let group: Vec<Seat> = (0..member.net.world()).map(Seat).collect();
+        let merger = |kind, codec| {
+            let (group, topology, patience) = (group.clone(), options.topology.clone(), options.patience);
+            Merger::new(member.net.clone(), MergeOptions { kind, group, topology, codec, patience })
+        };
+        let (merger, exact) = (merger(1, options.codec.clone()), merger(2, raw()));
+        Ok(Flock { member, merger, exact, steps: 0 })
+    }
+
+    /// This member's rank.
+    #[must_use]
+    pub fn seat(&self) -> Seat {
+        self.member.net.seat()
+    }
+
+    /// How many members there are.
+    #[must_use]
+    pub fn world(&self) -> u32 {
+        self.member.net.world()
+    }
+
+    /// Sums blocks over all members, in place. All members call it with the same names and shapes, and all
+    /// get the same bits.
+    ///
+    /// # Errors
+    /// A lost member, named with its host and what was being waited for.
+    pub fn merge(&mut self, blocks: &mut Vec<Block>) -> Result<()> {
+        self.steps += 1;
+        let update = Update { blocks: std::mem::take(blocks) };
+        *blocks = self.merger.merge(update)?.blocks;
+        Ok(())
+    }
+
+    /// Gives everyone the blocks of rank 0. All members call it with the same names and shapes.
+    ///
+    /// # Errors
+    /// A lost member.
+    pub fn broadcast(&mut self, blocks: &mut Vec<Block>) -> Result<()> {
+        if self.seat() != Seat(0) {
+            blocks.iter_mut().for_each(silence);
+        }
+        let update = Update { blocks: std::mem::take(blocks) };
+        *blocks = self.exact.merge(update)?.blocks;
+        Ok(())
+    }
+
+    /// The rows, out of `total`, that are this member's: every row belongs to exactly one.
+    #[must_use]
+    pub fn lease_rows(&self, total: u64) -> Range<u64> {
+        let (seat, world) = (starlings_core::Shard(self.seat().0), self.world());
+        let from = shard_start(total, world, seat);
+        from..from + shard_rows(total, world, seat)
+    }
+
+    /// Writes a checkpoint of a model that all members hold alike: whole or not at all, on return complete.
+    ///
+    /// # Errors
+    /// A lost member or a failing disk.
+    pub fn checkpoint(&mut self, folder: &Path, model: &Model) -> Result<()> {
+        let step = Step(self.steps);
+        if self.seat() == Seat(0) {
+            let store = Store::new(folder, 3)?;
+            let parts = vec![store.write_model(step, model)?];
+            store.commit(&Manifest {
+                step,
+                epoch: Epoch(0),
+                workers: self.world(),
+                shards: self.world(),
+                fingerprint: Fingerprint::default(),
+                written_by: env!("CARGO_PKG_VERSION").to_string(),
+                progress: serde_json::Value::Null,
+                parts,
+            })?;
+        }
+        // Nobody goes on before it is complete.
+        self.exact.merge(Update { blocks: vec![Block::counts("done", vec![1])] }).map(|_| ())
+    }
+
+    /// Leaves when all are done.
+    ///
+    /// # Errors
+    /// A member that failed meanwhile.
+    pub fn leave(mut self) -> Result<()> {
+        let barrier = Update { blocks: vec![Block::counts("leave", vec![1])] };
+        let outcome = self.exact.merge(barrier).map(|_| self.member.net.leave());
+        self.member.leave(outcome)
+    }
+}
+
+/// Zeros of the same shape.
+fn silence(block: &mut Block) {
+    match &mut block.body {
+        Body::Dense(values) => *values = Values::zeros(values.kind(), values.len()),
+        Body::Rows(rows) => *rows = Rows::none(rows.values.kind(), rows.total, rows.width),
+    }
+}
+
+/// A coordinator in this process for a flock of other processes on this machine.
+pub struct FlockHost {
+    address: SocketAddr,
+    ticket: Ticket,
+    over: Arc<AtomicBool>,
+    server: Option<JoinHandle<Result<()>>>,
+    /// Closing it would end the flock: the coordinator serves whoever submitted.
+    _client: Control,
+}
+
+impl FlockHost {
+    /// Starts a coordinator on loopback for `workers` members.
+    ///
+    /// # Errors
+    /// When no port can be had.
+    pub fn start(workers: u32) -> Result<FlockHost> {
+        let home = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        let coordinator = Coordinator::bind(home, false, membership::Options::default())?;
+        let (address, ticket) = (coordinator.address(), coordinator.ticket().clone());
+        let over = Arc::new(AtomicBool::new(false));
+        let ended = over.clone();
+        let serve = move || coordinator.run(&|| ended.load(Ordering::Relaxed));
+        let server = std::thread::Builder::new().name("coordinator".to_string()).spawn(serve)?;
+        let client = crate::launch::flock::call(address, &ticket)?;
+        let job = serde_json::to_string(&Order::Flock).map_err(|e| Fault::machine(e.to_string()))?;
+        let submit = FromClient::Submit { job, workers, survey: None };
+        client.send(&Message::FromClient(submit), Deadline::after_ms(10_000))?;
+        Ok(FlockHost { address, ticket, over, server: Some(server), _client: client })
+    }
+
+    /// Where members join.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// What lets them in. Save it to a file for other processes.
+    #[must_use]
+    pub fn ticket(&self) -> &Ticket {
+        &self.ticket
+    }
+
+    /// Waits until the flock has ended.
+    ///
+    /// # Errors
+    /// The fault that ended it.
+    pub fn wait(mut self) -> Result<()> {
+        let ended = self.server.take().map(JoinHandle::join);
+        ended.map_or(Ok(()), |ended| ended.unwrap_or_else(|_| Err(Fault::machine("the coordinator panicked"))))
+    }
+}
+
+impl Drop for FlockHost {
+    fn drop(&mut self) {
+        self.over.store(true, Ordering::Relaxed);
+        if let Some(server) = self.server.take() {
+            let _ = server.join();
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! Workers that joined a coordinator (`starlings worker --join`), on this host or others. This side submits the
+//! job, relays what happens and takes the model home.
+
+use super::Launcher;
+use crate::desk::Finished;
+use crate::node::{Order, unpack};
+use crate::train::{Task, Trained};
+use starlings_cluster::bytes::Bytes;
+use starlings_cluster::control::Control;
+use starlings_cluster::protocol::{FromClient, Message, ToClient, read_event};
+use starlings_core::{Blame, Deadline, Entry, Epoch, Event, Fault, Result, Seat};
+use starlings_data::{Survey, survey};
+use starlings_transport::{Hello, PROTOCOL_VERSION, Purpose, Ticket, connect};
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+pub(super) const ENTRY: Entry<Launcher> = Entry {
+    name: "flock",
+    summary: "Workers join a coordinator from this host or others, over TCP with a token and TLS.",
+    reference: "Li et al. (2014), Scaling Distributed Machine Learning with the Parameter Server: the scheduler",
+    params: &[],
+    gives: &[],
+    needs: &[],
+    build: run,
+};
+
+fn run(task: &Task) -> Result<Trained> {
+    let missing = |key: &str| {
+        Fault::caller(format!("the launcher 'flock' needs [cluster] {key}")).hint(
+            "start `starlings coordinator --ticket FILE`, then set cluster.coordinator and cluster.ticket",
+        )
+    };
+    let address = task.job.coordinator.as_deref().ok_or_else(|| missing("coordinator"))?;
+    let path = task.job.ticket.as_deref().ok_or_else(|| missing("ticket"))?;
+    let ticket = Ticket::load(path)?;
+    submit(task, resolve(address)?, &ticket, &mut || None)
+}
+
+/// An address from `host:port`.
+///
+/// # Errors
+/// When it is none.
+pub fn resolve(text: &str) -> Result<SocketAddr> {
+    let wrong = |why: String| {
+        Fault::caller(format!("'{text}' is not an address: {why}")).hint("write host:port")
+    };
+    let mut addresses = text.to_socket_addrs().map_err(|error| wrong(error.to_string()))?;
+    addresses.next().ok_or_else(|| wrong("the name has no address".to_string()))
+}
+
+/// Submits the job to a coordinator and stays until its end. `watch` may end it early with a fault.
+pub(super) fn submit(
+    task: &Task,
+    address: SocketAddr,
+    ticket: &Ticket,
+    watch: &mut dyn FnMut() -> Option<Fault>,
+) -> Result<Trained> {
+    #[expect(clippy::disallowed_methods, reason = "the launcher times its loading")]
+    let begun = Instant::now();
+    let learner = &task.choices.learner;
+    let survey = survey(&task.job.train, learner.encoding(), learner.label())?;
+    // A bad job is refused here, before any worker has been asked.
+    task.checkpoint(&survey)?;
+    task.choices.plan.assign(Seat(0), task.job.workers, task.job.shards)?;
+    learner.init(&task.facts(&survey), starlings_learn::Place::WHOLE)?;
+    let control = call(address, ticket)?;
+    let mut client = Client { task, control, finished: None, newest: None, stopped: false };
+    client.send(order(task, &survey)?)?;
+    task.tell_start(&survey)?;
+    let finished = client.follow(watch)?;
+    let loading = begun.elapsed().saturating_sub(Duration::from_secs_f64(finished.figures.seconds));
+    task.trained(survey, finished, loading)
+}
+
+/// A control connection as someone who holds a ticket.
+///
+/// # Errors
+/// A refusal, or nobody there.
+pub fn call(address: SocketAddr, ticket: &Ticket) -> Result<Control> {
+    let hello = Hello {
+        purpose: Purpose::Control,
+        job: ticket.job,
+        epoch: Epoch(0),
+        seat: Seat(0),
+        token: ticket.token.clone(),
+        version: PROTOCOL_VERSION,
+    };
+    let link = connect(address, &hello, &ticket.security(), Deadline::after_ms(10_000))?;
+    Ok(Control::new(Arc::new(link)))
+}
+
+fn order(task: &Task, survey: &Survey) -> Result<FromClient> {
+    let order = Order::Train { job: task.job.text.clone(), resume: task.options.resume };
+    let json = |error: serde_json::Error| Fault::machine(error.to_string());
+    Ok(FromClient::Submit {
+        job: serde_json::to_string(&order).map_err(json)?,
+        workers: task.job.workers,
+        survey: Some(Bytes(serde_json::to_vec(survey).map_err(json)?)),
+    })
+}
+
+struct Client<'a> {
+    task: &'a Task,
+    control: Control,
+    finished: Option<Finished>,
+    newest: Option<String>,
+    stopped: bool,
+}
+
+impl Client<'_> {
+    fn send(&self, said: FromClient) -> Result<()> {
+        self.control.send(&Message::FromClient(said), Deadline::after_ms(10_000))
+    }
+
+    /// Follows the job to its end.
+    fn follow(&mut self, watch: &mut dyn FnMut() -> Option<Fault>) -> Result<Finished> {
+        loop {
+            if self.task.options.stop.asked() && !self.stopped {
+                self.stopped = true;
+                self.send(FromClient::Stop)?;
+            }
+            if let Some(fault) = watch() {
+                return Err(fault);
+            }
+            let Some(message) = self.control.receive(Deadline::after_ms(100))? else { continue };
+            match message {
+                Message::ToClient(ToClient::Event(text)) => self.relay(read_event(&text)?),
+                Message::ToClient(ToClient::Model(bytes)) => self.finished = Some(unpack(&bytes.0)?),
+                Message::ToClient(ToClient::Done) => {
+                    let finished = self.finished.take();
+                    let stopped = || self.resumable(Fault::interrupted("stopped, as asked"));
+                    return finished.ok_or_else(stopped);
+                }
+                Message::ToClient(ToClient::Failed { blame, message, hint }) => {
+                    let fault = Fault::new(blame, message);
+                    let fault = hint.into_iter().fold(fault, Fault::hint);
+                    return Err(self.resumable(fault));
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn relay(&mut self, event: Event) {
+        if let Event::Checkpoint { path, .. } = &event {
+            self.newest = Some(path.clone());
+        }
+        self.task.options.observer.on(event);
+    }
+
+    fn resumable(&self, fault: Fault) -> Fault {
+        match (&self.newest, fault.blame()) {
+            (Some(path), Blame::Interrupted) => {
+                fault.hint(format!("{path} is complete: the same command with --resume goes on"))
+            }
+            _ => fault,
+        }
+    }
+}

@@ -1,0 +1,27 @@
+//! Where workers run: the catalogue of launchers.
+
+pub mod flock;
+pub(crate) mod place;
+pub(crate) mod processes;
+pub(crate) mod threads;
+
+use crate::train::{Task, Trained};
+use starlings_core::{Blame, Entry, Fault, Result};
+
+/// Runs a job's workers and brings back the model.
+pub type Launcher = fn(&Task) -> Result<Trained>;
+
+/// All launchers.
+pub static LAUNCHERS: &[Entry<Launcher>] = &[flock::ENTRY, processes::ENTRY, threads::ENTRY];
+
+/// When several workers failed, the fault that says why. Losing a peer is what the others see of it: a
+/// worker's own complaint goes first.
+fn worst(faults: Vec<Fault>) -> Option<Fault> {
+    faults.into_iter().min_by_key(|fault| match fault.blame() {
+        Blame::Caller => 0,
+        Blame::Machine => 1,
+        Blame::Interrupted => 2,
+        Blame::Peer(Some(_)) => 3,
+        Blame::Peer(None) => 4,
+    })
+}

@@ -1,0 +1,138 @@
+//! A worker process: joins a coordinator, loads its share of the data, walks, and reports.
+
+use crate::bench::AllReduce;
+use crate::choices::Choices;
+use crate::clock::Observer;
+use crate::desk::{Figures, Finished};
+use crate::job::{Job, Surroundings};
+use crate::launch::place::{Place, lay};
+use crate::member::{JoinOptions, Member};
+use crate::train::{Options, Task};
+use crate::worker;
+use starlings_cluster::bytes::Bytes;
+use starlings_cluster::protocol::FromWorker;
+use starlings_cluster::tensors::{read_model, write_model};
+use starlings_core::{Blame, Event, Fault, FaultReport, Model, Result, Seat};
+use starlings_data::{Survey, load};
+use std::sync::Arc;
+
+/// Takes part in one job as a worker.
+///
+/// # Errors
+/// Whatever ended the job before its end.
+pub fn serve(options: &JoinOptions) -> Result<()> {
+    let member = Member::join(options)?;
+    let outcome = work(&member, options);
+    if let Err(fault) = &outcome {
+        let report = report(&member, fault);
+        let _ = member.tell(FromWorker::event(&Event::Fault(report)));
+    }
+    member.leave(outcome)
+}
+
+fn work(member: &Member, options: &JoinOptions) -> Result<()> {
+    match serde_json::from_str(&member.assignment.job).map_err(|_| broken())? {
+        Order::Train { job, resume } => train(member, options, &job, resume),
+        Order::AllReduce(spec) => measure(member, &spec),
+        Order::Flock => Err(Fault::caller("this flock is for programs with a loop of their own")
+            .hint("join it with Flock::join, not with `starlings worker`")),
+    }
+}
+
+fn train(member: &Member, options: &JoinOptions, job: &str, resume: bool) -> Result<()> {
+    let survey = member.assignment.survey.as_ref().ok_or_else(broken)?;
+    let survey: Survey = serde_json::from_slice(&survey.0).map_err(|_| broken())?;
+    let around = Surroundings { folder: "/".into(), cores: 1 };
+    let job = Job::parse(job, &[], &around)?.with(Some(member.net.world()), None);
+    let choices = Choices::of(&job)?;
+    let tell = member.teller();
+    let observer: Arc<dyn Observer> = Arc::new(move |event: Event| tell(FromWorker::event(&event)));
+    let stop = options.stop.clone();
+    let task_options = Options { observer, stop, resume, program: None };
+    let task = Task { job, choices, options: task_options, id: member.assignment.job_id };
+    let (seat, shards) = (member.net.seat(), task.job.shards);
+    let assignment = task.choices.plan.assign(seat, member.net.world(), shards)?;
+    let holding = load(&task.job.train, &survey, &assignment.shards, shards)?;
+    let complete = task.checkpoint(&survey)?;
+    let desk = lay(Place {
+        task: &task,
+        survey: &survey,
+        holding,
+        assignment,
+        net: member.net.clone(),
+        complete: complete.as_ref(),
+        whereabouts: member.whereabouts.clone(),
+        speaks_for_process: true,
+    })?;
+    desk.introduce(std::process::id(), &options.host);
+    let finished = worker::run(desk)?;
+    match finished.model {
+        Some(model) => member.tell(FromWorker::Model(Bytes(pack(&model, &finished.figures)?))),
+        None => Ok(()),
+    }
+}
+
+/// What a client sends as the job.
+#[derive(serde::Serialize, serde::Deserialize)]
+pub(crate) enum Order {
+    /// Train.
+    Train {
+        /// The job's text.
+        job: String,
+        /// Whether to go on from a checkpoint.
+        resume: bool,
+    },
+    /// Measure sums.
+    AllReduce(AllReduce),
+    /// Nothing: the member's own program has its loop.
+    Flock,
+}
+
+fn broken() -> Fault {
+    Fault::peer(None, "the coordinator sent a job that cannot be read")
+}
+
+fn measure(member: &Member, spec: &AllReduce) -> Result<()> {
+    let seconds = spec.run(&member.net)?;
+    member.net.leave();
+    if member.net.seat() != Seat(0) {
+        return Ok(());
+    }
+    let bytes = serde_json::to_vec(&seconds).map_err(|error| Fault::machine(error.to_string()))?;
+    member.tell(FromWorker::Model(Bytes(bytes)))
+}
+
+/// The model and its figures as one message.
+fn pack(model: &Model, figures: &Figures) -> Result<Vec<u8>> {
+    let figures = serde_json::to_vec(figures).map_err(|error| Fault::machine(error.to_string()))?;
+    let mut bytes = (figures.len() as u32).to_le_bytes().to_vec();
+    bytes.extend_from_slice(&figures);
+    write_model(&mut bytes, model)?;
+    Ok(bytes)
+}
+
+/// Reads what [`pack`] wrote.
+pub(crate) fn unpack(bytes: &[u8]) -> Result<Finished> {
+    let broken = || Fault::peer(None, "rank 0 sent a model that cannot be read");
+    let (len, rest) = bytes.split_first_chunk::<4>().ok_or_else(broken)?;
+    let len = u32::from_le_bytes(*len) as usize;
+    let (figures, model) = rest.split_at_checked(len).ok_or_else(broken)?;
+    let figures = serde_json::from_slice(figures).map_err(|_| broken())?;
+    Ok(Finished { model: Some(read_model(model)?), figures })
+}
+
+fn report(member: &Member, fault: &Fault) -> FaultReport {
+    let (phase, step) = member.whereabouts.get();
+    let rank = match fault.blame() {
+        Blame::Peer(rank) => rank,
+        _ => Some(member.net.seat()),
+    };
+    FaultReport {
+        rank,
+        host: rank.map(|rank| member.net.host(rank).to_string()),
+        phase,
+        step: Some(step),
+        seen_by: Some(member.net.seat()),
+        message: fault.message(),
+    }
+}

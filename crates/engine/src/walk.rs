@@ -1,0 +1,113 @@
+//! Where the walk is: which step comes next, in which pass, and when it ends. Pure counting.
+
+use starlings_core::Step;
+use starlings_learn::Outcome;
+
+/// The counters of one worker. All workers of a job count alike.
+#[derive(Clone, Debug)]
+pub struct Walk {
+    next: u64,
+    steps_max: Option<u64>,
+    steps_a_pass: u64,
+    samples: u64,
+    iterations: Option<u64>,
+    over: bool,
+}
+
+impl Walk {
+    /// A walk that begins at `start`. `steps_a_pass` is 1 for learners that pass over all rows.
+    #[must_use]
+    pub fn new(start: Step, steps_max: Option<u64>, steps_a_pass: u64) -> Walk {
+        Walk { next: start.0, steps_max, steps_a_pass, samples: 0, iterations: None, over: false }
+    }
+
+    /// The step to take now, if there is one.
+    #[must_use]
+    pub fn next_step(&self) -> Option<Step> {
+        let left = !self.over && self.steps_max.is_none_or(|max| self.next < max);
+        left.then_some(Step(self.next))
+    }
+
+    /// The pass a step belongs to.
+    #[must_use]
+    pub fn pass(&self, step: Step) -> u64 {
+        step.0 / self.steps_a_pass
+    }
+
+    /// A step's number within its pass.
+    #[must_use]
+    pub fn step_in_pass(&self, step: Step) -> u64 {
+        step.0 % self.steps_a_pass
+    }
+
+    /// A step is done.
+    ///
+    /// # Panics
+    /// If steps are done out of order.
+    pub fn done(&mut self, step: Step, rows: u64, outcome: &Outcome) {
+        assert_eq!(step.0, self.next, "steps are done in order");
+        self.next += 1;
+        self.samples += rows;
+        self.iterations = outcome.iterations.or(self.iterations);
+        self.over = outcome.done;
+    }
+
+    /// Steps done since the beginning of the job, those before a resume included.
+    #[must_use]
+    pub fn steps(&self) -> u64 {
+        self.next
+    }
+
+    /// Rows used by all workers since this run began.
+    #[must_use]
+    pub fn samples(&self) -> u64 {
+        self.samples
+    }
+
+    /// Whole passes over the data: the learner's own count where it has one.
+    #[must_use]
+    pub fn passes(&self) -> u64 {
+        self.iterations.unwrap_or(self.next / self.steps_a_pass)
+    }
+
+    /// Passes with their fraction.
+    #[must_use]
+    pub fn epochs(&self) -> f64 {
+        match self.iterations {
+            Some(iterations) => iterations as f64,
+            None => self.next as f64 / self.steps_a_pass as f64,
+        }
+    }
+
+    /// Whether the last step completed a pass.
+    #[must_use]
+    pub fn pass_complete(&self) -> bool {
+        self.next % self.steps_a_pass == 0
+    }
+
+    /// Steps at most, where known.
+    #[must_use]
+    pub fn steps_max(&self) -> Option<u64> {
+        self.steps_max
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_walk_ends_at_its_last_step_or_when_the_learner_is_done() {
+        let mut walk = Walk::new(Step(0), Some(3), 2);
+        let mut seen = Vec::new();
+        while let Some(step) = walk.next_step() {
+            seen.push((walk.pass(step), walk.step_in_pass(step)));
+            walk.done(step, 10, &Outcome::default());
+        }
+        assert_eq!(seen, [(0, 0), (0, 1), (1, 0)]);
+        assert_eq!((walk.samples(), walk.epochs()), (30, 1.5));
+        let mut walk = Walk::new(Step(5), None, 1);
+        walk.done(Step(5), 1, &Outcome { done: true, iterations: Some(4), objective: None });
+        assert_eq!((walk.next_step(), walk.passes()), (None, 4));
+    }
+}

@@ -1,0 +1,261 @@
+//! Laws of learners, checked with the reference driver on small data made here: the number of workers does
+//! not matter, the same run gives the same bits, a run can be resumed anywhere, an empty batch has the shape
+//! of a full one, owners may apply their rows alone, and predictions have the promised form.
+
+use super::learner_data::{Case, cases};
+use super::{Verdict, ensure};
+use crate::drive::{Drive, Driven, Run, drive};
+use starlings_core::{Ability, Blame, Block, Body, Kind, Model, Rows, Step, Update, Values};
+use starlings_data::{Batch, Dealer, Holding};
+use starlings_learn::{
+    Appetite, Cells, Learner, Memory, Moment, NoWires, Outbox, Place, Work,
+};
+use std::sync::Arc;
+
+/// Few passes over few rows, in batches that do not divide them.
+const OPTIONS: Drive = Drive { workers: 1, shards: 16, seed: 7, batch: 10, epochs: Some(3) };
+
+/// Runs a learner through all laws on all data of its task.
+///
+/// # Errors
+/// The broken law.
+pub fn check(learner: &dyn Learner) -> Verdict {
+    for case in cases(learner.task()) {
+        check_case(learner, &case).map_err(|law| format!("{}: {law}", case.name))?;
+    }
+    Ok(())
+}
+
+fn check_case(learner: &dyn Learner, case: &Case) -> Verdict {
+    let alone = match train(learner, case, 1) {
+        Ok(driven) => driven,
+        Err(fault) => {
+            ensure!(!case.must_learn, "refused: {fault}");
+            ensure!(fault.blame() == Blame::Caller, "refused with the wrong blame: {fault}");
+            ensure!(train(learner, case, 3).is_err(), "one worker refuses, three do not: {fault}");
+            return Ok(());
+        }
+    };
+    workers_do_not_matter(learner, case, &alone)?;
+    runs_repeat(learner, case)?;
+    runs_resume(learner, case)?;
+    predictions_have_the_promised_form(learner, case, &alone.model)?;
+    for steps in [0, alone.steps / 2] {
+        let scene = Scene::after(learner, case, steps).map_err(|fault| fault.to_string())?;
+        empty_batches_have_the_shape_of_full_ones(learner, case, &scene)?;
+        if learner.gives().contains(&Ability::RowWise) {
+            owners_apply_their_rows_alone(learner, case, &scene)?;
+        }
+    }
+    Ok(())
+}
+
+fn train(learner: &dyn Learner, case: &Case, workers: u32) -> starlings_core::Result<Driven> {
+    let options = Drive { workers, ..OPTIONS };
+    let facts = options.facts(&case.schema, case.table.rows() as u64);
+    drive(learner, &facts, &case.holding(OPTIONS.shards), &options)
+}
+
+fn workers_do_not_matter(learner: &dyn Learner, case: &Case, alone: &Driven) -> Verdict {
+    let expected = alone.grade.objective;
+    ensure!(expected.is_finite(), "the objective is {expected}");
+    for workers in [2, 3, 4] {
+        let driven = train(learner, case, workers).map_err(|fault| fault.to_string())?;
+        let found = driven.grade.objective;
+        let off = (found - expected).abs() / expected.abs().max(1e-12);
+        ensure!(off <= 1e-9, "{workers} workers reach {found}, one reaches {expected}");
+        ensure!(
+            driven.steps == alone.steps,
+            "{workers} workers take {} steps, one takes {}",
+            driven.steps,
+            alone.steps
+        );
+    }
+    Ok(())
+}
+
+fn runs_repeat(learner: &dyn Learner, case: &Case) -> Verdict {
+    let digest = || train(learner, case, 3).map(|driven| driven.model.digest());
+    let (first, second) = (digest(), digest());
+    let same = matches!((&first, &second), (Ok(first), Ok(second)) if first == second);
+    ensure!(same, "the same run twice gives different bits");
+    Ok(())
+}
+
+fn runs_resume(learner: &dyn Learner, case: &Case) -> Verdict {
+    let whole = train(learner, case, 2).map_err(|fault| fault.to_string())?;
+    for steps in [1, whole.steps / 2, whole.steps.saturating_sub(1)] {
+        let resumed = resumed(learner, case, steps).map_err(|fault| fault.to_string())?;
+        let same = resumed.model.digest() == whole.model.digest()
+            && resumed.memory == whole.memory
+            && resumed.steps == whole.steps;
+        ensure!(same, "a run resumed after step {steps} of {} ends elsewhere", whole.steps);
+    }
+    Ok(())
+}
+
+fn resumed(learner: &dyn Learner, case: &Case, steps: u64) -> starlings_core::Result<Driven> {
+    let options = Drive { workers: 2, ..OPTIONS };
+    let holding = case.holding(options.shards);
+    let facts = options.facts(&case.schema, case.table.rows() as u64);
+    let mut run = Run::start(learner, &facts, &holding, &options)?;
+    for _ in 0..steps {
+        run.step()?;
+    }
+    let (steps, model, memory) = run.checkpoint();
+    let mut run = Run::resume(learner, &holding, &options, (steps, &model, &memory));
+    while run.step()? {}
+    run.finish()
+}
+
+fn predictions_have_the_promised_form(
+    learner: &dyn Learner,
+    case: &Case,
+    model: &Model,
+) -> Verdict {
+    let dealer = Dealer::new(case.holding(OPTIONS.shards), OPTIONS.seed, OPTIONS.batch);
+    let mut out = Vec::new();
+    learner.predict(model, &dealer.everything(), &mut out).map_err(|fault| fault.to_string())?;
+    let wanted = case.table.rows() * learner.outputs(model);
+    ensure!(out.len() == wanted, "{} predictions instead of {wanted}", out.len());
+    ensure!(out.iter().all(|number| number.is_finite()), "a prediction is not finite");
+    Ok(())
+}
+
+/// A moment in training at which one worker holds all rows.
+struct Scene {
+    moment: Moment,
+    model: Model,
+    memory: Memory,
+    dealer: Dealer,
+}
+
+impl Scene {
+    fn after(learner: &dyn Learner, case: &Case, steps: u64) -> starlings_core::Result<Scene> {
+        let holding = case.holding(OPTIONS.shards);
+        let facts = OPTIONS.facts(&case.schema, case.table.rows() as u64);
+        let mut run = Run::start(learner, &facts, &holding, &OPTIONS)?;
+        for _ in 0..steps {
+            run.step()?;
+        }
+        let (_, model, mut memory) = run.checkpoint();
+        let dealer = Dealer::new(holding, OPTIONS.seed, OPTIONS.batch);
+        let pass = match learner.appetite() {
+            Appetite::Batches => steps / dealer.steps_a_pass(),
+            Appetite::Passes => 0,
+        };
+        let rows = dealer.everything().rows_step;
+        for slice in &dealer.everything().slices {
+            if !memory.knows(slice.shard) {
+                let mut cells = Cells::new();
+                learner.adopt(&model, &dealer.everything(), slice, &mut cells);
+                memory.insert(slice.shard, cells);
+            }
+        }
+        let moment = Moment { step: Step(steps), pass, seed: OPTIONS.seed, rows };
+        Ok(Scene { moment, model, memory, dealer })
+    }
+
+    fn contribution(&self, learner: &dyn Learner, batch: &Batch<'_>) -> Result<Update, String> {
+        let mut outbox = Outbox::new();
+        let work = &mut Work {
+            moment: self.moment,
+            place: Place::WHOLE,
+            model: &self.model,
+            batch,
+            memory: &mut self.memory.clone(),
+            wires: &mut NoWires,
+            outbox: &mut outbox,
+        };
+        learner.contribute(work).map_err(|fault| fault.to_string())?;
+        Ok(outbox.take())
+    }
+}
+
+fn empty_batches_have_the_shape_of_full_ones(
+    learner: &dyn Learner,
+    case: &Case,
+    scene: &Scene,
+) -> Verdict {
+    let full = scene.contribution(learner, &scene.dealer.everything())?;
+    let batch = Batch { table: &case.table, slices: vec![], rows_step: scene.moment.rows };
+    let empty = scene.contribution(learner, &batch)?;
+    let shapes = |update: &Update| update.blocks.iter().map(shape).collect::<Vec<_>>();
+    let (full, empty) = (shapes(&full), shapes(&empty));
+    ensure!(full == empty, "a full batch emits {full:?}, an empty one {empty:?}");
+    Ok(())
+}
+
+/// Name, kind and the numbers that must agree for blocks to be summed.
+fn shape(block: &Block) -> (String, Kind, Vec<usize>) {
+    let (kind, lengths) = match &block.body {
+        Body::Dense(values) => (values.kind(), vec![values.len()]),
+        Body::Rows(rows) => (rows.values.kind(), vec![rows.total as usize, rows.width as usize]),
+    };
+    (block.name.clone(), kind, lengths)
+}
+
+fn owners_apply_their_rows_alone(learner: &dyn Learner, case: &Case, scene: &Scene) -> Verdict {
+    let mut dealer = Dealer::new(case.holding(OPTIONS.shards), OPTIONS.seed, OPTIONS.batch);
+    let batch = dealer.deal(scene.moment.pass, 0);
+    let update = scene.contribution(learner, &batch)?;
+    let apply = |update: &Update| -> Result<Model, String> {
+        let mut model = scene.model.clone();
+        learner.apply(&mut model, update, &scene.moment).map_err(|fault| fault.to_string())?;
+        Ok(model)
+    };
+    let whole = apply(&update)?;
+    for (above, below) in [(0.0, 0.4), (0.4, 1.0), (0.7, 0.7)] {
+        let cut = |rows: usize| {
+            let at = |share: f64| (share * rows as f64).round() as usize;
+            at(above)..at(below)
+        };
+        let part = Update {
+            blocks: update.blocks.iter().map(|b| restricted(b, &scene.model, &cut)).collect(),
+        };
+        let owner = apply(&part)?;
+        for block in &update.blocks {
+            let Some(before) = scene.model.get(&block.name) else { continue };
+            let name = &block.name;
+            let (rows, width) = (cut(before.rows()), before.width());
+            let (whole, owner) = (whole.get(name), owner.get(name));
+            let (whole, owner) = whole.zip(owner).ok_or(format!("'{name}' went away"))?;
+            for row in 0..before.rows() {
+                let of = |values: &Values| values.slice(row * width, (row + 1) * width);
+                let wanted = if rows.contains(&row) { whole } else { before };
+                ensure!(
+                    of(&owner.values) == of(&wanted.values),
+                    "the owner of rows {rows:?} of '{name}' gives row {row} other bits"
+                );
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The block with only some rows of the tensor it changes; statistics stay whole.
+fn restricted(
+    block: &Block,
+    model: &Model,
+    cut: &dyn Fn(usize) -> std::ops::Range<usize>,
+) -> Block {
+    let Some(tensor) = model.get(&block.name) else { return block.clone() };
+    let range = cut(tensor.rows());
+    let (from, to, width) = (range.start, range.end, tensor.width());
+    let rows = match &block.body {
+        Body::Rows(rows) => rows.range(from as u32, to as u32),
+        Body::Dense(values) => Rows {
+            total: tensor.rows() as u32,
+            width: width as u32,
+            index: (from as u32..to as u32).collect(),
+            values: values.slice(from * width, to * width),
+        },
+    };
+    Block::rows(block.name.clone(), rows)
+}
+
+impl Case {
+    fn holding(&self, shards: u32) -> Holding {
+        Holding::whole(Arc::clone(&self.table), shards)
+    }
+}

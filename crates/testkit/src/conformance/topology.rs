@@ -1,0 +1,270 @@
+//! The laws of topologies: moves are played on paper, where a partial sum is the set of seats in it, a number
+//! that shows the order of additions, and the count of messages behind it.
+
+use super::{Verdict, ensure};
+use starlings_core::{Rng, Seat};
+use starlings_topology::{Act, Cost, Move, Pattern, Topology, moves};
+use std::collections::{BTreeMap, VecDeque};
+
+/// All laws, for worlds of 1 to 17 and of 1,024.
+///
+/// # Errors
+/// The first broken law.
+pub fn check(topology: &dyn Topology) -> Verdict {
+    for world in 1..=17 {
+        let grain = topology.grain(world);
+        ensure!(grain > 0, "world {world}: a grain of zero");
+        for chunks in [0, 1, 2, 7, grain, 3 * grain, 3 * grain - 1] {
+            check_one(topology, world, chunks)?;
+        }
+    }
+    [1, 5].into_iter().try_for_each(|chunks| check_one(topology, 1024, chunks))
+}
+
+/// All laws for one world and number of chunks.
+///
+/// # Errors
+/// The first broken law.
+pub fn check_one(topology: &dyn Topology, world: u32, chunks: usize) -> Verdict {
+    laws(topology, world, chunks).map_err(|law| format!("world {world}, {chunks} chunks: {law}"))
+}
+
+fn laws(topology: &dyn Topology, world: u32, chunks: usize) -> Verdict {
+    let flock = plays(topology, world, chunks)?;
+    let nothing = flock.iter().all(Vec::is_empty);
+    ensure!(world > 1 || nothing, "a world of one has moves");
+    sends_meet_receives(&flock, chunks)?;
+    let mut sums = None;
+    for order in [Order::Stack, Order::Queue] {
+        let played = rendezvous(&flock, chunks, order)?;
+        ensure!(
+            *sums.get_or_insert(played.sums.clone()) == played.sums,
+            "the order of additions depends on who is faster"
+        );
+        ensure!(
+            played.sums.iter().all(|chunk| chunk.iter().all(|sum| *sum == chunk[0])),
+            "seats have different bits"
+        );
+        cost_is_counted(topology.cost(world, BYTES, chunks), &flock, played.rounds, chunks)?;
+    }
+    let buffered = buffered(&flock, chunks)?;
+    ensure!(Some(buffered) == sums, "the order of additions depends on buffering");
+    Ok(())
+}
+
+const BYTES: u64 = 1_000_000;
+
+/// The moves of all seats. Asking again must give the same answer.
+///
+/// # Errors
+/// When it does not.
+pub fn plays(topology: &dyn Topology, world: u32, chunks: usize) -> Result<Vec<Vec<Move>>, String> {
+    let first = topology.pattern(Seat(0), world, chunks);
+    let mut flock = Vec::new();
+    for seat in (0..world).map(Seat) {
+        let pattern = topology.pattern(seat, world, chunks);
+        ensure!(
+            pattern == topology.pattern(seat, world, chunks),
+            "{seat}: another pattern each time"
+        );
+        if let Pattern::Owners(owners) = &pattern {
+            ensure!(pattern == first, "{seat} sees other owners than rank 0");
+            ensure!(owners.len() == chunks, "{} owners", owners.len());
+            ensure!(owners.iter().all(|owner| owner.0 < world), "an owner outside the flock");
+        }
+        flock.push(moves(&pattern, seat, world));
+    }
+    Ok(flock)
+}
+
+fn sends_meet_receives(flock: &[Vec<Move>], chunks: usize) -> Verdict {
+    let (mut sent, mut received) = (Vec::new(), Vec::new());
+    for (seat, moves) in flock.iter().enumerate() {
+        for &Move { chunk, peer, act } in moves {
+            let peer = peer.index();
+            ensure!(peer < flock.len() && chunk < chunks, "{seat} has a move outside of the flock");
+            ensure!(peer != seat, "{seat} sends to itself");
+            match act {
+                Act::SendPartial => sent.push((chunk, seat, peer, Act::Fold)),
+                Act::SendTotal => sent.push((chunk, seat, peer, Act::Replace)),
+                Act::Fold | Act::Replace => received.push((chunk, peer, seat, act)),
+            }
+        }
+    }
+    // Stable sorts by chunk and pair keep the order in which a pair sends and receives.
+    sent.sort_by_key(|&(chunk, from, to, _)| (chunk, from, to));
+    received.sort_by_key(|&(chunk, from, to, _)| (chunk, from, to));
+    let mut pairs = sent.iter().zip(&received);
+    if let Some((send, receive)) = pairs.find(|(send, receive)| send != receive) {
+        return Err(format!("a send without its receive: {send:?} meets {receive:?}"));
+    }
+    ensure!(sent.len() == received.len(), "{} sends, {} receives", sent.len(), received.len());
+    Ok(())
+}
+
+/// What a seat holds of one chunk.
+#[derive(Clone)]
+struct Held {
+    /// Whose contributions are in it: one bit a seat.
+    seats: Vec<u64>,
+    /// Their sum. Contributions differ so much in size that another order of additions gives other bits.
+    sum: f64,
+    /// Messages one after another that led here.
+    rounds: u64,
+}
+
+impl Held {
+    fn contribution(seat: usize, world: usize, chunk: usize) -> Held {
+        let mut seats = vec![0; world.div_ceil(64)];
+        seats[seat / 64] |= 1 << (seat % 64);
+        let mut rng = Rng::named(1, "contribution", &[seat as u64, chunk as u64]);
+        let sum = rng.normal() * 10f64.powf(6.0 * rng.uniform());
+        Held { seats, sum, rounds: 0 }
+    }
+
+    fn is_total(&self, world: usize) -> bool {
+        self.seats.iter().map(|word| word.count_ones() as usize).sum::<usize>() == world
+    }
+
+    fn send(&self, act: Act, world: usize) -> Result<Held, String> {
+        ensure!(act == Act::SendPartial || self.is_total(world), "a total is sent that is none");
+        Ok(Held { rounds: self.rounds + 1, ..self.clone() })
+    }
+
+    fn receive(&mut self, act: Act, message: Held) -> Verdict {
+        let rounds = self.rounds.max(message.rounds);
+        if act == Act::Fold {
+            for (mine, other) in self.seats.iter_mut().zip(&message.seats) {
+                ensure!(*mine & other == 0, "a contribution is counted twice");
+                *mine |= other;
+            }
+            self.sum += message.sum;
+        } else {
+            *self = message;
+        }
+        self.rounds = rounds;
+        Ok(())
+    }
+}
+
+struct Played {
+    /// By chunk and seat, as bits.
+    sums: Vec<Vec<u64>>,
+    rounds: u64,
+}
+
+/// Who goes on first when several could.
+#[derive(Clone, Copy, PartialEq)]
+enum Order {
+    Stack,
+    Queue,
+}
+
+/// Plays each chunk on its own with sends that block until the receiver is at the matching receive.
+fn rendezvous(flock: &[Vec<Move>], chunks: usize, order: Order) -> Result<Played, String> {
+    let mut by_chunk = vec![vec![Vec::new(); flock.len()]; chunks];
+    for (seat, moves) in flock.iter().enumerate() {
+        moves.iter().for_each(|step| by_chunk[step.chunk][seat].push(*step));
+    }
+    let mut played = Played { sums: Vec::new(), rounds: 0 };
+    for (chunk, lists) in by_chunk.iter().enumerate() {
+        let held = rendezvous_chunk(lists, chunk, order)?;
+        ensure!(
+            held.iter().all(|held| held.is_total(flock.len())),
+            "chunk {chunk}: a seat ends without all contributions"
+        );
+        played.rounds = held.iter().map(|held| held.rounds).fold(played.rounds, u64::max);
+        played.sums.push(held.iter().map(|held| held.sum.to_bits()).collect());
+    }
+    Ok(played)
+}
+
+fn rendezvous_chunk(lists: &[Vec<Move>], chunk: usize, order: Order) -> Result<Vec<Held>, String> {
+    let world = lists.len();
+    let mut held: Vec<Held> =
+        (0..world).map(|seat| Held::contribution(seat, world, chunk)).collect();
+    let mut at = vec![0; world];
+    let mut ready: VecDeque<usize> = (0..world).collect();
+    let next = |ready: &mut VecDeque<usize>| match order {
+        Order::Stack => ready.pop_back(),
+        Order::Queue => ready.pop_front(),
+    };
+    while let Some(seat) = next(&mut ready) {
+        let Some(mine) = lists[seat].get(at[seat]) else { continue };
+        let peer = mine.peer.index();
+        let Some(other) = lists[peer].get(at[peer]) else { continue };
+        let (from, send, to, receive) = match mine.act {
+            Act::SendPartial | Act::SendTotal => (seat, mine, peer, other),
+            Act::Fold | Act::Replace => (peer, other, seat, mine),
+        };
+        let met = matches!(
+            (send.act, receive.act),
+            (Act::SendPartial, Act::Fold) | (Act::SendTotal, Act::Replace)
+        );
+        if met && send.peer.index() == to && receive.peer.index() == from {
+            let message = held[from].send(send.act, world)?;
+            held[to].receive(receive.act, message)?;
+            at[from] += 1;
+            at[to] += 1;
+            ready.extend([from, to]);
+        }
+    }
+    let stuck = (0..world).find(|&seat| at[seat] < lists[seat].len());
+    match stuck {
+        Some(seat) => Err(format!("deadlock: {seat} waits at {:?}", lists[seat][at[seat]])),
+        None => Ok(held),
+    }
+}
+
+/// Plays each seat's whole list in order with sends that never block. Gives the bits of the sums.
+fn buffered(flock: &[Vec<Move>], chunks: usize) -> Result<Vec<Vec<u64>>, String> {
+    let world = flock.len();
+    let contributions = |chunk| (0..world).map(move |seat| Held::contribution(seat, world, chunk));
+    let mut held: Vec<Vec<Held>> =
+        (0..chunks).map(|chunk| contributions(chunk).collect()).collect();
+    let mut wires: BTreeMap<(usize, usize, usize), VecDeque<Held>> = BTreeMap::new();
+    let mut at = vec![0; world];
+    let mut ready: VecDeque<usize> = (0..world).collect();
+    while let Some(seat) = ready.pop_front() {
+        while let Some(&Move { chunk, peer, act }) = flock[seat].get(at[seat]) {
+            if matches!(act, Act::SendPartial | Act::SendTotal) {
+                let message = held[chunk][seat].send(act, world)?;
+                wires.entry((seat, peer.index(), chunk)).or_default().push_back(message);
+                ready.push_back(peer.index());
+            } else {
+                let wire = wires.get_mut(&(peer.index(), seat, chunk));
+                let Some(message) = wire.and_then(VecDeque::pop_front) else { break };
+                held[chunk][seat].receive(act, message)?;
+            }
+            at[seat] += 1;
+        }
+    }
+    if let Some(seat) = (0..world).find(|&seat| at[seat] < flock[seat].len()) {
+        return Err(format!("played in order, {seat} waits at {:?}", flock[seat][at[seat]]));
+    }
+    Ok(held.iter().map(|seats| seats.iter().map(|held| held.sum.to_bits()).collect()).collect())
+}
+
+fn cost_is_counted(cost: Cost, flock: &[Vec<Move>], rounds: u64, chunks: usize) -> Verdict {
+    let is_send = |step: &&Move| matches!(step.act, Act::SendPartial | Act::SendTotal);
+    let sends: Vec<usize> =
+        flock.iter().map(|moves| moves.iter().filter(is_send).count()).collect();
+    let bytes = |sends: usize| match chunks {
+        0 => 0.0,
+        _ => sends as f64 * BYTES as f64 / chunks as f64,
+    };
+    let (most, all) = (bytes(sends.iter().copied().max().unwrap_or(0)), bytes(sends.iter().sum()));
+    let same = |a: f64, b: f64| (a - b).abs() <= 1e-9 * b;
+    ensure!(cost.rounds == rounds, "cost says {} rounds, {rounds} were counted", cost.rounds);
+    ensure!(
+        same(cost.bytes_sent_max, most),
+        "cost says a seat sends {} bytes, {most} were counted",
+        cost.bytes_sent_max
+    );
+    ensure!(
+        same(cost.bytes_sent_total, all),
+        "cost says all send {} bytes, {all} were counted",
+        cost.bytes_sent_total
+    );
+    Ok(())
+}

@@ -1,0 +1,8 @@
+//! Every entry of every catalogue against the laws of its family, what tells neighbours of a family apart, and
+//! broken entries that prove the suites can fail.
+
+mod codec;
+mod gate;
+mod learner;
+mod plan;
+mod topology;

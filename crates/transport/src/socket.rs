@@ -1,0 +1,118 @@
+//! A socket whose every call has a deadline. It does not block; where it would, `poll` waits for as long as
+//! the deadline allows, so that a call that need not wait costs one system call.
+
+use crate::LinkError;
+use rustix::buffer::spare_capacity;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use starlings_core::Deadline;
+use std::io::{self, IoSlice, Write};
+use std::net::{Shutdown, TcpStream};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+/// What each direction's kernel buffer should hold: one largest frame.
+const BUFFER_BYTES: usize = 4 << 20;
+
+/// A connected socket.
+#[derive(Debug)]
+pub(crate) struct Socket {
+    stream: Arc<TcpStream>,
+}
+
+impl Socket {
+    pub(crate) fn new(stream: Arc<TcpStream>) -> io::Result<Socket> {
+        stream.set_nodelay(true)?;
+        stream.set_nonblocking(true)?;
+        Ok(Socket { stream })
+    }
+
+    /// Appends at least one byte and at most the buffer's spare capacity.
+    pub(crate) fn read(&self, into: &mut Vec<u8>, by: Deadline) -> Result<(), LinkError> {
+        assert!(into.len() < into.capacity(), "a read needs room");
+        loop {
+            match rustix::io::read(&*self.stream, spare_capacity(into)) {
+                Ok(0) => return Err(lost("the peer closed the connection")),
+                Ok(_) => return Ok(()),
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => self.wait(PollFlags::IN, by)?,
+                Err(errno) => return Err(lost(io::Error::from(errno))),
+            }
+        }
+    }
+
+    /// Writes two slices, one after the other, without joining them in memory.
+    pub(crate) fn write(
+        &self,
+        mut head: &[u8],
+        mut body: &[u8],
+        by: Deadline,
+    ) -> Result<(), LinkError> {
+        while !head.is_empty() || !body.is_empty() {
+            let written = (&*self.stream).write_vectored(&[IoSlice::new(head), IoSlice::new(body)]);
+            match written {
+                Ok(count) => {
+                    let from_head = count.min(head.len());
+                    head = &head[from_head..];
+                    body = &body[count - from_head..];
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.wait(PollFlags::OUT, by)?;
+                }
+                Err(error) => return Err(lost(error)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends both directions; calls that wait return. What was written before still leaves.
+    pub(crate) fn shutdown(&self) {
+        // It fails only when the connection is gone already, which is what is wanted.
+        let _ = self.stream.shutdown(Shutdown::Both);
+    }
+
+    fn wait(&self, event: PollFlags, by: Deadline) -> Result<(), LinkError> {
+        let Some(left) = by.left() else { return Err(LinkError::Deadline) };
+        let mut fds = [PollFd::new(&*self.stream, event)];
+        match poll(&mut fds, Some(&timespec(left))) {
+            Ok(0) => Err(LinkError::Deadline),
+            Ok(_) | Err(Errno::INTR) => Ok(()),
+            Err(errno) => Err(lost(io::Error::from(errno))),
+        }
+    }
+}
+
+/// Asks for large kernel buffers before connecting or listening, since the window's scale is agreed then.
+/// Where the system's limit is lower, asking would pin a small buffer and end the kernel's own tuning, which
+/// goes higher: then nothing is asked.
+pub(crate) fn enlarge_buffers(socket: &socket2::Socket) -> io::Result<()> {
+    static ALLOWED: OnceLock<(bool, bool)> = OnceLock::new();
+    let (receive, send) = *ALLOWED.get_or_init(|| (allowed("rmem_max"), allowed("wmem_max")));
+    if receive {
+        socket.set_recv_buffer_size(BUFFER_BYTES)?;
+    }
+    if send {
+        socket.set_send_buffer_size(BUFFER_BYTES)?;
+    }
+    Ok(())
+}
+
+fn allowed(limit: &str) -> bool {
+    std::fs::read_to_string(format!("/proc/sys/net/core/{limit}"))
+        .ok()
+        .and_then(|text| text.trim().parse::<usize>().ok())
+        .is_some_and(|bytes| bytes >= BUFFER_BYTES)
+}
+
+/// A duration as the kernel takes it.
+pub(crate) fn timespec(wait: Duration) -> Timespec {
+    Timespec {
+        tv_sec: i64::try_from(wait.as_secs()).unwrap_or(i64::MAX),
+        tv_nsec: i64::from(wait.subsec_nanos()),
+    }
+}
+
+pub(crate) fn lost(why: impl ToString) -> LinkError {
+    LinkError::Lost(why.to_string())
+}

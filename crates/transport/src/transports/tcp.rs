@@ -1,0 +1,159 @@
+//! Links over TCP (RFC 9293), plain on this machine and inside TLS 1.3 beyond it.
+//! A frame is its header and the payload as it lies in memory, written with one vectored call.
+
+use crate::inbox::Inbox;
+use crate::socket::{Socket, lost};
+use crate::tls::TlsStream;
+use crate::turn::Turn;
+use crate::{
+    Frame, HEADER_BYTES, Header, Link, LinkError, PAYLOAD_BYTES_MAX, TransportKind, encode_header,
+};
+use starlings_core::{Deadline, Entry, Epoch, JobId};
+use std::fmt;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// The catalogue's entry.
+pub(super) const ENTRY: Entry<TransportKind> = Entry {
+    name: "tcp",
+    summary: "sockets between processes, plain on one machine and inside TLS 1.3 between hosts",
+    reference: "RFC 9293 (TCP), RFC 8446 (TLS 1.3)",
+    params: &[],
+    gives: &[],
+    needs: &[],
+    build: TransportKind::Tcp,
+};
+
+/// One end of a connection whose handshake succeeded. Dropping it closes it.
+pub struct TcpLink {
+    stream: Stream,
+    job: JobId,
+    epoch: Epoch,
+    /// The next frame's sequence number.
+    outgoing: Turn<u64>,
+    incoming: Turn<Inbox>,
+    /// Why nothing can be sent any more; frames that the peer sent before may still be received.
+    outgoing_ended: OnceLock<LinkError>,
+    /// Why nothing works any more.
+    ended: OnceLock<LinkError>,
+    bytes_sent: AtomicU64,
+}
+
+/// Bytes to and from the peer.
+pub(crate) enum Stream {
+    Plain(Socket),
+    Tls(Box<TlsStream>),
+}
+
+impl TcpLink {
+    /// A link over a stream on which nothing but the handshake was said.
+    pub(crate) fn new(stream: Stream, job: JobId, epoch: Epoch) -> TcpLink {
+        TcpLink {
+            stream,
+            job,
+            epoch,
+            outgoing: Turn::new(0),
+            incoming: Turn::new(Inbox::new(job, epoch)),
+            outgoing_ended: OnceLock::new(),
+            ended: OnceLock::new(),
+            bytes_sent: AtomicU64::new(0),
+        }
+    }
+
+    /// After a failed or late write the peer may hold half a frame: nothing can follow it.
+    fn end_outgoing(&self, error: LinkError) -> LinkError {
+        let why = match &error {
+            LinkError::Deadline => lost("an earlier send passed its deadline"),
+            other => other.clone(),
+        };
+        let _ = self.outgoing_ended.set(why);
+        self.stream.shutdown();
+        match self.ended.get() {
+            Some(ended) => ended.clone(),
+            None => error,
+        }
+    }
+}
+
+impl Link for TcpLink {
+    fn send(&self, header: Header, payload: &[u8], by: Deadline) -> Result<(), LinkError> {
+        assert!(payload.len() <= PAYLOAD_BYTES_MAX, "a payload of {} bytes", payload.len());
+        let Some(mut sequence) = self.outgoing.take(by) else {
+            return Err(self.end_outgoing(LinkError::Deadline));
+        };
+        if let Some(why) = self.ended.get().or_else(|| self.outgoing_ended.get()) {
+            return Err(why.clone());
+        }
+        let head = encode_header(header, self.job, self.epoch, *sequence, payload);
+        self.stream.write(&head, payload, by).map_err(|error| self.end_outgoing(error))?;
+        *sequence += 1;
+        self.bytes_sent.fetch_add((HEADER_BYTES + payload.len()) as u64, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn receive(&self, by: Deadline) -> Result<Frame, LinkError> {
+        let Some(mut inbox) = self.incoming.take(by) else { return Err(LinkError::Deadline) };
+        if let Some(why) = self.ended.get() {
+            return Err(why.clone());
+        }
+        let received = inbox.next(by, |into| self.stream.read(into, by));
+        match received {
+            Ok(_) | Err(LinkError::Deadline) => received,
+            Err(why) => {
+                let _ = self.ended.set(why);
+                self.stream.shutdown();
+                Err(self.ended.get().expect("set above").clone())
+            }
+        }
+    }
+
+    fn close(&self) {
+        let _ = self.ended.set(lost("the link is closed"));
+        self.stream.shutdown();
+    }
+
+    fn bytes_sent(&self) -> u64 {
+        self.bytes_sent.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for TcpLink {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+impl fmt::Debug for TcpLink {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TcpLink")
+            .field("job", &self.job)
+            .field("epoch", &self.epoch)
+            .field("ended", &self.ended)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Stream {
+    /// Appends at least one byte and at most the buffer's spare capacity.
+    pub(crate) fn read(&self, into: &mut Vec<u8>, by: Deadline) -> Result<(), LinkError> {
+        match self {
+            Stream::Plain(socket) => socket.read(into, by),
+            Stream::Tls(stream) => stream.read(into, by),
+        }
+    }
+
+    /// Writes two slices, one after the other.
+    pub(crate) fn write(&self, head: &[u8], body: &[u8], by: Deadline) -> Result<(), LinkError> {
+        match self {
+            Stream::Plain(socket) => socket.write(head, body, by),
+            Stream::Tls(stream) => stream.write(head, body, by),
+        }
+    }
+
+    fn shutdown(&self) {
+        match self {
+            Stream::Plain(socket) => socket.shutdown(),
+            Stream::Tls(stream) => stream.shutdown(),
+        }
+    }
+}

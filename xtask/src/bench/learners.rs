@@ -1,0 +1,157 @@
+//! Learners against scikit-learn and Spark MLlib. Everybody reads the same file, which `bench/peers/data.py` makes
+//! under `target/bench` from a fixed seed, and stops by the same rule; the objective stands beside each time.
+
+use super::row::Outcome;
+use super::turns::{self, Contender};
+use super::{Suite, peers};
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// A case: one job of ours, one script for the peers, one file.
+struct Case {
+    name: &'static str,
+    /// Below `bench/jobs`.
+    job: &'static str,
+    /// Below `bench/peers`, with its first argument.
+    script: (&'static str, &'static str),
+    /// The name that `data.py` knows and the training file it makes.
+    data: (&'static str, &'static str),
+    /// The test file, where there is one.
+    test: Option<&'static str>,
+    peers: &'static [&'static str],
+}
+
+const CASES: &[Case] = &[
+    Case {
+        name: "k-means, 1M × 32, k = 100, 20 iterations",
+        job: "k-means.toml",
+        script: ("kmeans.py", "dense"),
+        data: ("blobs", "blobs.parquet"),
+        test: None,
+        peers: &["scikit-learn", "Spark MLlib"],
+    },
+    Case {
+        name: "logistic regression, dense 1M × 100, correlated",
+        job: "logistic-dense.toml",
+        script: ("logistic.py", "dense"),
+        data: ("correlated", "correlated.parquet"),
+        test: None,
+        peers: &["scikit-learn", "Spark MLlib"],
+    },
+    Case {
+        name: "logistic regression, sparse 300k × 123",
+        job: "logistic-sparse.toml",
+        script: ("logistic.py", "sparse"),
+        data: ("onehot", "onehot.libsvm"),
+        test: None,
+        peers: &["scikit-learn", "Spark MLlib"],
+    },
+    Case {
+        name: "matrix factorisation, 6000 × 4000, 0.9M ratings, rank 16",
+        job: "factorisation.toml",
+        script: ("factorisation.py", "als"),
+        data: ("ratings", "ratings.csv"),
+        test: Some("ratings-test.csv"),
+        peers: &["Spark MLlib"],
+    },
+];
+
+/// Spark takes most of the run's time and varies least.
+const SPARK_ROUNDS_MAX: usize = 2;
+
+pub(super) fn run(suite: &Suite<'_>, outcome: &mut Outcome) {
+    let Some(python) = suite.python.clone() else {
+        outcome.skip(
+            "learners: no Python for the peers and for the data (cargo xtask bench --setup)"
+                .to_string(),
+        );
+        return;
+    };
+    let folder = suite.root.join("target/bench/data");
+    for case in CASES.iter().filter(|case| suite.wants(case.name)) {
+        eprintln!("{}", case.name);
+        if let Err(why) = make_data(suite, &python, &folder, case) {
+            outcome.skip(format!("{}: {why}", case.name));
+            continue;
+        }
+        let mut contenders: Vec<Contender> =
+            [1, 2].map(|workers| ours(suite, &folder, case, workers)).into();
+        let own = contenders.len();
+        contenders
+            .extend(case.peers.iter().map(|peer| rival(suite, &python, &folder, (case, peer))));
+        let measured = turns::take(&contenders, if suite.is_quick { 1 } else { 5 });
+        outcome.enter(case.name, &measured[..own], &measured[own..]);
+    }
+}
+
+/// Data is made once for all runs; the scale is a part of its folder's name.
+fn make_data(suite: &Suite<'_>, python: &Path, folder: &Path, case: &Case) -> Result<(), String> {
+    let folder = scaled(folder, suite.is_quick);
+    if folder.join(case.data.1).exists() {
+        return Ok(());
+    }
+    let scale = if suite.is_quick { "0.05" } else { "1" };
+    let status = Command::new(python)
+        .arg(suite.script("data.py"))
+        .arg(case.data.0)
+        .arg(&folder)
+        .arg(scale)
+        .status()
+        .map_err(|why| format!("{}: {why}", python.display()))?;
+    if status.success() { Ok(()) } else { Err("its data could not be made".to_string()) }
+}
+
+fn scaled(folder: &Path, is_quick: bool) -> PathBuf {
+    folder.join(if is_quick { "quick" } else { "full" })
+}
+
+fn ours(suite: &Suite<'_>, folder: &Path, case: &Case, workers: u32) -> Contender {
+    let folder = scaled(folder, suite.is_quick);
+    let mut arguments: Vec<OsString> =
+        vec!["train".into(), suite.root.join("bench/jobs").join(case.job).into()];
+    let files = [("train", Some(case.data.1)), ("test", case.test)];
+    for (key, file) in files.into_iter().filter_map(|(key, file)| file.map(|file| (key, file))) {
+        let path = folder.join(file);
+        arguments.extend(["--set".into(), format!("data.{key}=\"{}\"", path.display()).into()]);
+    }
+    arguments.extend(["--workers", &workers.to_string(), "--json"].map(OsString::from));
+    Contender {
+        name: if workers == 1 {
+            "starlings, 1 worker".to_string()
+        } else {
+            format!("starlings, {workers} workers")
+        },
+        program: suite.binary.clone(),
+        arguments,
+        environment: Vec::new(),
+        rounds_max: usize::MAX,
+    }
+}
+
+fn rival(
+    suite: &Suite<'_>,
+    python: &Path,
+    folder: &Path,
+    (case, peer): (&Case, &str),
+) -> Contender {
+    let is_spark = peer.starts_with("Spark");
+    let folder = scaled(folder, suite.is_quick);
+    let library = if is_spark { "spark" } else { "sklearn" };
+    let mut arguments: Vec<OsString> =
+        vec![suite.script(case.script.0).into(), library.into(), case.script.1.into()];
+    arguments.extend(
+        [Some(case.data.1), case.test].into_iter().flatten().map(|file| folder.join(file).into()),
+    );
+    Contender {
+        name: peer.to_string(),
+        program: python.to_path_buf(),
+        arguments,
+        environment: vec![("PYTHONDONTWRITEBYTECODE", "1".to_string())],
+        rounds_max: match is_spark {
+            true if !peers::is_there("java") => 0,
+            true => SPARK_ROUNDS_MAX,
+            false => usize::MAX,
+        },
+    }
+}

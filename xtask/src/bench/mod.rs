@@ -1,0 +1,126 @@
+//! The benchmark suite: ours against named peers, in turns within the same run, because figures of different runs and
+//! machines do not compare. Each row is a ratio. Peers that are not there are said to be skipped.
+
+mod learners;
+mod machine;
+mod peers;
+mod reduce;
+mod row;
+mod turns;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// What the person asked for.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+struct Options {
+    is_setup: bool,
+    is_quick: bool,
+    python: Option<PathBuf>,
+    binary: Option<PathBuf>,
+    only: String,
+}
+
+/// Everything a case needs to run.
+struct Suite<'a> {
+    root: &'a Path,
+    /// Our binary, in the release profile.
+    binary: PathBuf,
+    /// The peers' Python, if there is one.
+    python: Option<PathBuf>,
+    is_quick: bool,
+    only: String,
+}
+
+/// Runs the suite and writes `bench/runs/DATE-MACHINE/{table.md,rows.json}`.
+pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<(), String> {
+    let options = parse(arguments)?;
+    if options.is_setup {
+        return peers::set_up(root);
+    }
+    let suite = Suite {
+        root,
+        binary: options.binary.map_or_else(|| build(root), Ok)?,
+        python: peers::python(root, options.python),
+        is_quick: options.is_quick,
+        only: options.only,
+    };
+    let mut outcome = row::Outcome::default();
+    reduce::run(&suite, &mut outcome);
+    learners::run(&suite, &mut outcome);
+    let machine = machine::describe(suite.python.as_deref());
+    let folder = root.join("bench/runs").join(machine.folder());
+    row::write(&folder, &machine, &outcome, suite.is_quick)?;
+    print!("{}", row::table(&machine, &outcome, suite.is_quick));
+    println!("written to {}", folder.display());
+    match outcome.failures() {
+        0 => Ok(()),
+        many => Err(format!("{many} cases of our own failed")),
+    }
+}
+
+impl Suite<'_> {
+    /// Whether the person wants this case.
+    fn wants(&self, case: &str) -> bool {
+        case.contains(&self.only)
+    }
+
+    /// A script of ours that measures a peer.
+    fn script(&self, name: &str) -> PathBuf {
+        self.root.join("bench/peers").join(name)
+    }
+}
+
+fn parse(arguments: &[String]) -> Result<Options, String> {
+    let mut options = Options::default();
+    let mut rest = arguments.iter();
+    while let Some(argument) = rest.next() {
+        let mut value = || rest.next().ok_or_else(|| format!("{argument} needs a value"));
+        match argument.as_str() {
+            "--setup" => options.is_setup = true,
+            "--quick" => options.is_quick = true,
+            "--python" => options.python = Some(PathBuf::from(value()?)),
+            "--binary" => options.binary = Some(PathBuf::from(value()?)),
+            "--only" => options.only = value()?.clone(),
+            other => return Err(format!("unknown flag '{other}' of bench")),
+        }
+    }
+    Ok(options)
+}
+
+/// Builds our binary as a user would and asks cargo where it lies.
+fn build(root: &Path) -> Result<PathBuf, String> {
+    let arguments =
+        ["build", "--release", "-p", "starlings-cli", "--message-format=json-render-diagnostics"];
+    let output = Command::new("cargo")
+        .args(arguments)
+        .current_dir(root)
+        .stderr(std::process::Stdio::inherit())
+        .output()
+        .map_err(|why| format!("cargo did not start: {why}"))?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let messages =
+        text.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
+    let binary = messages
+        .filter_map(|message| message["executable"].as_str().map(PathBuf::from))
+        .next_back();
+    binary.filter(|_| output.status.success()).ok_or_else(|| "our binary did not build".to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options(line: &str) -> Result<Options, String> {
+        parse(&line.split_whitespace().map(str::to_string).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn flags_are_read_and_unknown_ones_refused() {
+        let read = options("--quick --python venv/bin/python --only k-means").unwrap();
+        assert_eq!((read.is_quick, read.is_setup, read.only.as_str()), (true, false, "k-means"));
+        assert_eq!(read.python, Some(PathBuf::from("venv/bin/python")));
+        assert!(options("--fast").unwrap_err().contains("--fast"));
+        assert!(options("--python").unwrap_err().contains("needs a value"));
+    }
+}

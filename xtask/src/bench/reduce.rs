@@ -1,0 +1,103 @@
+//! All-reduce over TCP between processes of this machine: the sum that data-parallel training waits for. Peers: torch's
+//! gloo, which blocks as we do, and Open MPI, which polls, over TCP and over shared memory.
+
+use super::row::Outcome;
+use super::turns::{self, Contender};
+use super::{Suite, peers};
+use std::ffi::OsString;
+
+struct Size {
+    name: &'static str,
+    bytes: u64,
+    /// Rounds of all contenders; each measures many sums within a round.
+    rounds: usize,
+    /// Sums within a round, for the peers.
+    repeats: u32,
+    is_quick: bool,
+}
+
+const SIZES: &[Size] = &[
+    Size { name: "4 KB", bytes: 4 << 10, rounds: 5, repeats: 1000, is_quick: true },
+    Size { name: "256 KB", bytes: 256 << 10, rounds: 5, repeats: 200, is_quick: false },
+    Size { name: "4 MB", bytes: 4 << 20, rounds: 5, repeats: 30, is_quick: true },
+    Size { name: "64 MB", bytes: 64 << 20, rounds: 5, repeats: 5, is_quick: false },
+    Size { name: "256 MB", bytes: 256 << 20, rounds: 3, repeats: 3, is_quick: false },
+];
+
+pub(super) fn run(suite: &Suite<'_>, outcome: &mut Outcome) {
+    for workers in [2, 4] {
+        for size in SIZES.iter().filter(|size| size.is_quick || !suite.is_quick) {
+            let case = format!("all-reduce, tcp, {workers} processes, {}", size.name);
+            if !suite.wants(&case) {
+                continue;
+            }
+            eprintln!("{case}");
+            let mut contenders = vec![ours(suite, workers, size)];
+            contenders.extend(rivals(suite, workers, size));
+            let rounds = if suite.is_quick { 2 } else { size.rounds };
+            let measured = turns::take(&contenders, rounds);
+            outcome.enter(&case, &measured[..1], &measured[1..]);
+        }
+    }
+    if suite.python.is_none() {
+        outcome.skip(
+            "torch gloo and Open MPI: no Python for the peers (cargo xtask bench --setup)"
+                .to_string(),
+        );
+    } else if !peers::is_there("mpirun") {
+        outcome.skip("Open MPI: mpirun is not installed".to_string());
+    }
+}
+
+fn ours(suite: &Suite<'_>, workers: u32, size: &Size) -> Contender {
+    let line = format!(
+        "bench all-reduce --workers {workers} --bytes {} --launcher processes --json",
+        size.bytes
+    );
+    Contender {
+        name: "starlings".to_string(),
+        program: suite.binary.clone(),
+        arguments: line.split(' ').map(OsString::from).collect(),
+        environment: Vec::new(),
+        rounds_max: usize::MAX,
+    }
+}
+
+fn rivals(suite: &Suite<'_>, workers: u32, size: &Size) -> Vec<Contender> {
+    let Some(python) = &suite.python else { return Vec::new() };
+    let figures = [size.bytes.to_string(), size.repeats.to_string()];
+    let mut gloo: Vec<OsString> =
+        vec![suite.script("allreduce_gloo.py").into(), workers.to_string().into()];
+    gloo.extend(figures.iter().map(OsString::from));
+    let contender = |name: &str, program, arguments| Contender {
+        name: name.to_string(),
+        program,
+        arguments,
+        environment: environment(),
+        rounds_max: usize::MAX,
+    };
+    let mut rivals = vec![contender("torch gloo", python.clone(), gloo)];
+    if peers::is_there("mpirun") {
+        for (name, ways) in [
+            ("Open MPI, tcp", "--mca pml ob1 --mca btl tcp,self --mca btl_tcp_if_include lo"),
+            ("Open MPI, shared memory", "--mca pml ob1 --mca btl vader,self"),
+        ] {
+            // More ranks than cores starve each other unless they yield while they poll.
+            let line = format!(
+                "-n {workers} --oversubscribe --bind-to none --mca mpi_yield_when_idle 1 {ways}"
+            );
+            let mut arguments: Vec<OsString> = line.split(' ').map(OsString::from).collect();
+            arguments.extend([python.clone().into(), suite.script("allreduce_mpi.py").into()]);
+            arguments.extend(figures.iter().map(OsString::from));
+            rivals.push(contender(name, "mpirun".into(), arguments));
+        }
+    }
+    rivals
+}
+
+/// One thread for each rank, as ours; Open MPI refuses the superuser of a container unless told twice.
+fn environment() -> Vec<(&'static str, String)> {
+    ["OMP_NUM_THREADS", "OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"]
+        .map(|key| (key, "1".to_string()))
+        .to_vec()
+}

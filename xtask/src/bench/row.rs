@@ -1,0 +1,211 @@
+//! Rows and their two forms: a table for people and JSON for programs. A row is one of our measurements divided by one
+//! peer's in the same case; above 1 we are faster.
+
+use super::machine::Machine;
+use super::turns::{Figures, Measured};
+use serde_json::{Value, json};
+use std::fmt::Write as _;
+use std::path::Path;
+
+/// All that a run found.
+#[derive(Default)]
+pub(super) struct Outcome {
+    rows: Vec<Row>,
+    /// What is missing and why, one sentence each.
+    skipped: Vec<String>,
+    failures: usize,
+}
+
+/// One of ours against one peer.
+struct Row {
+    case: String,
+    ours: (String, Figures),
+    peer: (String, Figures),
+}
+
+impl Row {
+    fn ratio(&self) -> f64 {
+        self.peer.1.seconds / self.ours.1.seconds
+    }
+}
+
+impl Outcome {
+    /// Enters a case: every measurement of ours against every peer's.
+    pub(super) fn enter(&mut self, case: &str, ours: &[Measured], peers: &[Measured]) {
+        for measured in ours.iter().chain(peers) {
+            if let Err(why) = &measured.result {
+                self.skip(format!("{case}: {}: {why}", measured.name));
+            }
+        }
+        self.failures += ours.iter().filter(|measured| measured.result.is_err()).count();
+        for one in ours {
+            for peer in peers {
+                if let (Ok(a), Ok(b)) = (&one.result, &peer.result) {
+                    let ours = (one.name.clone(), a.clone());
+                    let peer = (peer.name.clone(), b.clone());
+                    self.rows.push(Row { case: case.to_string(), ours, peer });
+                }
+            }
+        }
+    }
+
+    /// Notes what was not measured.
+    pub(super) fn skip(&mut self, what: String) {
+        eprintln!("skipped: {what}");
+        self.skipped.push(what);
+    }
+
+    /// How many of our own measurements failed.
+    pub(super) fn failures(&self) -> usize {
+        self.failures
+    }
+}
+
+/// Writes both forms into a folder of this run's own.
+pub(super) fn write(
+    folder: &Path,
+    machine: &Machine,
+    outcome: &Outcome,
+    is_quick: bool,
+) -> Result<(), String> {
+    let rows = serde_json::to_string_pretty(&rows(machine, outcome, is_quick))
+        .map_err(|why| why.to_string())?;
+    let write = |name: &str, text: &str| {
+        let path = folder.join(name);
+        std::fs::write(&path, text).map_err(|why| format!("{}: {why}", path.display()))
+    };
+    std::fs::create_dir_all(folder).map_err(|why| format!("{}: {why}", folder.display()))?;
+    write("table.md", &table(machine, outcome, is_quick))?;
+    write("rows.json", &(rows + "\n"))
+}
+
+/// The table for people.
+pub(super) fn table(machine: &Machine, outcome: &Outcome, is_quick: bool) -> String {
+    let mut text = format!("# Benchmarks of {}\n\n{}\n\n", machine.date, machine.sentence());
+    if is_quick {
+        text.push_str("A quick run: it shows that the suite runs, and proves nothing.\n\n");
+    }
+    text.push_str(
+        "Ratio: the peer's time divided by ours in the same run; above 1 we are faster. Loading ",
+    );
+    text.push_str("and start-up are not in it.\n\n");
+    text.push_str("| case | ours | seconds | peer | seconds | ratio | quality, ours | quality, peer | rounds |\n");
+    text.push_str("|---|---|---:|---|---:|---:|---|---|---|\n");
+    for row in &outcome.rows {
+        let ((ours, a), (peer, b)) = (&row.ours, &row.peer);
+        let _ = writeln!(
+            text,
+            "| {} | {ours} | {} | {peer} | {} | {:.2} | {} | {} | {} / {} |",
+            row.case,
+            time(a.seconds),
+            time(b.seconds),
+            row.ratio(),
+            quality(&a.detail),
+            quality(&b.detail),
+            a.rounds,
+            b.rounds,
+        );
+    }
+    for what in &outcome.skipped {
+        let _ = writeln!(text, "\nSkipped: {what}");
+    }
+    text
+}
+
+fn rows(machine: &Machine, outcome: &Outcome, is_quick: bool) -> Value {
+    let side = |(name, figures): &(String, Figures)| {
+        json!({
+            "name": name,
+            "seconds": figures.seconds,
+            "seconds_min": figures.seconds_min,
+            "wall_seconds": figures.wall_seconds,
+            "rounds": figures.rounds,
+            "detail": figures.detail,
+        })
+    };
+    let rows = outcome.rows.iter().map(|row| {
+        json!({
+            "case": row.case,
+            "ours": side(&row.ours),
+            "peer": side(&row.peer),
+            "ratio": row.ratio(),
+        })
+    });
+    json!({
+        "machine": machine.json(),
+        "quick": is_quick,
+        "rows": rows.collect::<Vec<_>>(),
+        "skipped": outcome.skipped,
+    })
+}
+
+/// Three figures and a unit that suits.
+fn time(seconds: f64) -> String {
+    match seconds {
+        s if s < 1e-3 => format!("{:.3} ms", s * 1e3),
+        s if s < 1.0 => format!("{:.2} ms", s * 1e3),
+        s => format!("{s:.2} s"),
+    }
+}
+
+/// What the result was worth: a speed without it is no measurement.
+fn quality(detail: &Value) -> String {
+    if let Some(rate) = detail["gigabytes_per_second"].as_f64() {
+        return format!("{rate:.3} GB/s");
+    }
+    let number = |value: &Value| value.as_f64().filter(|number| number.is_finite());
+    let mut parts = Vec::new();
+    if let Some(objective) = number(&detail["objective"]) {
+        parts.push(format!("objective {objective:.7}"));
+    }
+    for (place, mark) in [("metrics", ""), ("evaluation", "test ")] {
+        for name in ["inertia", "accuracy", "rmse"] {
+            if let Some(value) = number(&detail[place][name]) {
+                parts.push(format!("{mark}{name} {value:.5}"));
+            }
+        }
+    }
+    if let Some(iterations) = number(&detail["iterations"]).or_else(|| number(&detail["epochs"])) {
+        parts.push(format!("{iterations} iterations"));
+    }
+    parts.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn measured(name: &str, seconds: f64) -> Measured {
+        let detail = json!({"seconds": seconds, "objective": 0.25, "metrics": {"accuracy": 0.9}});
+        let wall_seconds = seconds + 1.0;
+        let figures = Figures { seconds, seconds_min: seconds, wall_seconds, rounds: 5, detail };
+        Measured { name: name.to_string(), result: Ok(figures) }
+    }
+
+    #[test]
+    fn a_row_is_a_ratio_against_a_named_peer() {
+        let mut outcome = Outcome::default();
+        outcome.enter("k-means", &[measured("starlings", 1.0)], &[measured("scikit-learn", 3.0)]);
+        let machine = Machine::example();
+        let text = table(&machine, &outcome, false);
+        let row = "| k-means | starlings | 1.00 s | scikit-learn | 3.00 s | 3.00 | \
+                   objective 0.2500000, accuracy 0.90000 | objective 0.2500000, accuracy 0.90000 | 5 / 5 |";
+        assert!(text.contains(row), "{text}");
+        let value = rows(&machine, &outcome, false);
+        assert_eq!(value["rows"][0]["ratio"], 3.0);
+        assert_eq!(value["rows"][0]["peer"]["name"], "scikit-learn");
+    }
+
+    #[test]
+    fn a_missing_peer_is_said_and_our_own_failure_counts() {
+        let missing = Measured { name: "Spark".to_string(), result: Err("no java".to_string()) };
+        let mut outcome = Outcome::default();
+        outcome.enter("k-means", &[measured("starlings", 1.0)], std::slice::from_ref(&missing));
+        assert_eq!(outcome.failures(), 0);
+        assert!(
+            table(&Machine::example(), &outcome, true).contains("Skipped: k-means: Spark: no java")
+        );
+        outcome.enter("k-means", &[missing], &[measured("scikit-learn", 1.0)]);
+        assert_eq!((outcome.failures(), outcome.rows.len()), (1, 0));
+    }
+}

@@ -1,0 +1,107 @@
+//! The chores themselves: which stages they have and in which order. The cheapest comes first, so that a
+//! slip is known in seconds.
+
+use crate::stage::Run;
+use crate::tidy;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+const CLIPPY: &[&str] =
+    &["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"];
+const DOC_TESTS: &[&str] = &["test", "--workspace", "--doc"];
+
+/// Tests of the conformance suites, and tests on the simulator, by name of the test or its binary. The unit stage is
+/// everything else, so that no test can fall between the stages.
+const CONFORMANCE: &str = "test(/conformance/) | binary(/conformance/)";
+const SIMULATION: &str = "test(/simulat/) | binary(/simulat/)";
+
+/// Read-only, cheapest first, stops at the first failure.
+pub(crate) fn verify(root: &Path) -> Result<(), String> {
+    let mut run = Run::new(root);
+    let unit = format!("not ({CONFORMANCE} | {SIMULATION})");
+    let _ = run.cargo("format", &["fmt", "--all", "--check"], 2)
+        && run.check("tidy", tidy::check)
+        && run.cargo("clippy", CLIPPY, 20)
+        && match has("nextest") {
+            true => {
+                run.cargo("unit", &nextest(&unit), 30)
+                    && run.cargo(
+                        "conformance",
+                        &nextest(&format!("({CONFORMANCE}) - ({SIMULATION})")),
+                        10,
+                    )
+                    && run.cargo("doc tests", DOC_TESTS, 10)
+                    && run.cargo("simulation", &nextest(SIMULATION), 10)
+            }
+            false => run.cargo("tests", &["test", "--workspace"], 45),
+        };
+    run.finish()
+}
+
+/// The only chore that writes sources.
+pub(crate) fn fix(root: &Path) -> Result<(), String> {
+    let mut run = Run::new(root);
+    let fixing =
+        ["clippy", "--workspace", "--all-targets", "--fix", "--allow-dirty", "--allow-staged"];
+    let _ = run.cargo("clippy --fix", &fixing, 20) && run.cargo("format", &["fmt", "--all"], 2);
+    run.finish()
+}
+
+/// Only the project's own rules.
+pub(crate) fn tidy_alone(root: &Path) -> Result<(), String> {
+    let mut run = Run::new(root);
+    run.check("tidy", tidy::check);
+    run.finish()
+}
+
+/// Everything, and every stage even after a failure, so that one run tells all.
+pub(crate) fn test(root: &Path) -> Result<(), String> {
+    for component in ["fmt", "clippy"] {
+        ensure_component(component);
+    }
+    let mut run = Run::new(root);
+    match has("fmt") {
+        true => _ = run.cargo("format", &["fmt", "--all", "--check"], 2),
+        false => println!("skipped: format (rustfmt is not installed)"),
+    }
+    run.check("tidy", tidy::check);
+    match has("clippy") {
+        true => _ = run.cargo("clippy", CLIPPY, 20),
+        false => println!("skipped: clippy (not installed)"),
+    }
+    if !root.join("../shared/data").is_dir() {
+        println!("skipped: comparisons on the larger public data sets (not beside the project)");
+    }
+    if has("nextest") {
+        run.cargo("tests", &["nextest", "run", "--workspace"], 35);
+        run.cargo("doc tests", DOC_TESTS, 10);
+    } else {
+        println!(
+            "skipped: a limit of time for each test (cargo-nextest is not installed); cargo test runs them instead"
+        );
+        // This includes the doc tests.
+        run.cargo("tests", &["test", "--workspace", "--no-fail-fast"], 40);
+    }
+    run.finish()
+}
+
+fn nextest(filter: &str) -> [&str; 6] {
+    ["nextest", "run", "--workspace", "--no-tests=pass", "-E", filter]
+}
+
+/// Whether a cargo subcommand is there.
+fn has(subcommand: &str) -> bool {
+    let quiet =
+        |command: &mut Command| command.stdout(Stdio::null()).stderr(Stdio::null()).status();
+    quiet(Command::new("cargo").args([subcommand, "--version"]))
+        .is_ok_and(|status| status.success())
+}
+
+/// Installs a missing component where rustup manages the toolchain; elsewhere its stage is skipped and said so.
+fn ensure_component(subcommand: &str) {
+    let component = if subcommand == "fmt" { "rustfmt" } else { subcommand };
+    if !has(subcommand) {
+        println!("installing {component}");
+        let _ = Command::new("rustup").args(["component", "add", component]).status();
+    }
+}

@@ -18,14 +18,16 @@ fn main() -> Result<()> {
     let bytes = std::fs::metadata(&path)?.len() as f64;
 
     let spec = DataSpec::new(path.to_string_lossy()).label("label");
-    let start = Instant::now();
+    let (start, busy) = (Instant::now(), cpu_seconds().unwrap_or(0.0));
     let (survey, holding) = load_all(&spec, Encoding::OneHot, LabelNeed::Class, 64)?;
     let seconds = start.elapsed().as_secs_f64();
+    let busy = cpu_seconds().unwrap_or(0.0) - busy;
 
     let floats = (rows * (features + 1) * 4) as f64;
     let peak = peak_bytes().ok_or_else(|| Fault::machine("no VmHWM in /proc/self/status"))?;
     println!("{} rows x {} features, {:.1} MB", survey.rows, holding.table.width(), bytes / 1e6);
     println!("{seconds:.3} s, {:.0} MB/s", bytes / 1e6 / seconds);
+    println!("{busy:.2} s of processors, {:.0} MB/s each", bytes / 1e6 / busy);
     println!(
         "peak {:.1} MB, {:.2} times the table's {:.1} MB",
         peak / 1e6,
@@ -56,4 +58,13 @@ fn peak_bytes() -> Option<f64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find(|line| line.starts_with("VmHWM:"))?;
     line.split_whitespace().nth(1)?.parse::<f64>().ok().map(|kilobytes| kilobytes * 1024.0)
+}
+
+/// Processor time of all threads so far, which other programs on the machine do not change much. Linux counts
+/// it in hundredths of a second.
+fn cpu_seconds() -> Option<f64> {
+    let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
+    let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(11);
+    let (user, system): (f64, f64) = (fields.next()?.parse().ok()?, fields.next()?.parse().ok()?);
+    Some((user + system) / 100.0)
 }

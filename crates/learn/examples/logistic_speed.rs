@@ -5,9 +5,7 @@
 
 use starlings_core::{Entry, Model, Rng, Shard, Step, Update};
 use starlings_data::{Dealer, Encoding, Features, Holding, Schema, Table, Target};
-use starlings_learn::{
-    Facts, LEARNERS, Learner, Memory, Moment, NoWires, Outbox, Place, Work,
-};
+use starlings_learn::{Facts, LEARNERS, Learner, Memory, Moment, NoWires, Outbox, Place, Work};
 use std::sync::Arc;
 
 const ROWS: usize = 1_000_000;
@@ -74,7 +72,8 @@ fn train(
     let holding = Holding::whole(Arc::clone(table), SHARDS);
     let dealers: Vec<Dealer> = (0..workers)
         .map(|worker| {
-            let mine: Vec<Shard> = (0..SHARDS).filter(|s| s % workers == worker).map(Shard).collect();
+            let mine: Vec<Shard> =
+                (0..SHARDS).filter(|s| s % workers == worker).map(Shard).collect();
             Dealer::new(holding.only(&mine), 1, 256)
         })
         .collect();

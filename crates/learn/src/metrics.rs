@@ -186,8 +186,13 @@ mod tests {
     #[test]
     fn metrics_of_three_classes_are_those_of_scikit_learn() {
         let outputs = [
-            [0.7, 0.2, 0.1], [0.1, 0.8, 0.1], [0.2, 0.3, 0.5], [0.3, 0.4, 0.3],
-            [0.6, 0.3, 0.1], [0.25, 0.25, 0.5], [0.1, 0.2, 0.7],
+            [0.7, 0.2, 0.1],
+            [0.1, 0.8, 0.1],
+            [0.2, 0.3, 0.5],
+            [0.3, 0.4, 0.3],
+            [0.6, 0.3, 0.1],
+            [0.25, 0.25, 0.5],
+            [0.1, 0.2, 0.7],
         ];
         let labels = [0., 1., 2., 0., 0., 1., 2.];
         let found = evaluate(Task::Classification, &outputs.concat(), 3, &labels);
@@ -199,7 +204,10 @@ mod tests {
     fn regression_metrics_are_those_of_scikit_learn() {
         let found = evaluate(Task::Regression, &[2.5, 0.0, 2.0, 8.0], 1, &[3.0, -0.5, 2.0, 7.0]);
         close(&found, &NUMBERS);
-        assert_eq!(found, evaluate(Task::Recommendation, &[2.5, 0.0, 2.0, 8.0], 1, &[3.0, -0.5, 2.0, 7.0]));
+        assert_eq!(
+            found,
+            evaluate(Task::Recommendation, &[2.5, 0.0, 2.0, 8.0], 1, &[3.0, -0.5, 2.0, 7.0])
+        );
     }
 
     #[test]
@@ -217,7 +225,19 @@ mod tests {
         assert!(evaluate(Task::Topics, &[0.5, 0.5], 2, &[]).is_empty());
     }
 
-    const BINARY: [(&str, f64); 5] = [("accuracy", 0.7), ("balanced_accuracy", 0.7), ("f1", 0.6666666666666666), ("log_loss", 0.49510238912952403), ("auc", 0.86)];
-    const THREE: [(&str, f64); 4] = [("accuracy", 0.7142857142857143), ("balanced_accuracy", 0.7222222222222222), ("f1", 0.7000000000000001), ("log_loss", 0.6758190584233482)];
-    const NUMBERS: [(&str, f64); 3] = [("rmse", 0.6123724356957945), ("mae", 0.5), ("r2", 0.9486081370449679)];
+    const BINARY: [(&str, f64); 5] = [
+        ("accuracy", 0.7),
+        ("balanced_accuracy", 0.7),
+        ("f1", 0.6666666666666666),
+        ("log_loss", 0.49510238912952403),
+        ("auc", 0.86),
+    ];
+    const THREE: [(&str, f64); 4] = [
+        ("accuracy", 0.7142857142857143),
+        ("balanced_accuracy", 0.7222222222222222),
+        ("f1", 0.7000000000000001),
+        ("log_loss", 0.6758190584233482),
+    ];
+    const NUMBERS: [(&str, f64); 3] =
+        [("rmse", 0.6123724356957945), ("mae", 0.5), ("r2", 0.9486081370449679)];
 }

@@ -7,8 +7,9 @@ use starlings_testkit::drive::{Drive, Driven, drive};
 use std::sync::Arc;
 
 fn learner(params: &str) -> Box<dyn Learner> {
-    let entry = Entry::find("learner", LEARNERS, "logistic-regression").unwrap();
-    (entry.build)(&entry.check("learner", &params.parse().unwrap()).unwrap()).unwrap()
+    let entry = Entry::find("learner", LEARNERS, "logistic-regression").expect("in the catalogue");
+    let given = params.parse().expect("a table");
+    (entry.build)(&entry.check("learner", &given).expect("allowed")).expect("builds")
 }
 
 fn schema(features: usize, classes: usize) -> Schema {
@@ -20,14 +21,15 @@ fn schema(features: usize, classes: usize) -> Schema {
 fn train(params: &str, table: &Arc<Table>, classes: usize, options: &Drive) -> Driven {
     let facts = options.facts(&schema(table.width(), classes), table.rows() as u64);
     let holding = Holding::whole(Arc::clone(table), options.shards);
-    drive(&*learner(params), &facts, &holding, options).unwrap()
+    drive(&*learner(params), &facts, &holding, options).expect("trains")
 }
 
 /// The flowers with a class code of at least `from`, which becomes class 0.
 fn iris(from: u32) -> Arc<Table> {
     let (mut values, mut labels) = (Vec::new(), Vec::new());
     for line in include_str!("assets/iris.csv").lines().skip(1) {
-        let numbers: Vec<f32> = line.split(',').map(|text| text.parse().unwrap()).collect();
+        let numbers: Vec<f32> =
+            line.split(',').map(|text| text.parse().expect("a number")).collect();
         if numbers[4] as u32 >= from {
             values.extend_from_slice(&numbers[..4]);
             labels.push(numbers[4] - from as f32);
@@ -87,9 +89,7 @@ fn three_classes_reach_the_optimum_of_scikit_learn() {
         let mut probabilities = Vec::new();
         let holding = Holding::whole(Arc::clone(&table), 1);
         let dealer = Dealer::new(holding, 1, 1);
-        learner(params)
-            .predict(&found.model, &dealer.everything(), &mut probabilities)
-            .unwrap();
+        learner(params).predict(&found.model, &dealer.everything(), &mut probabilities).unwrap();
         let first = [0.975_314_014_069_34, 0.024_685_851_897_97, 1.340_326_877_756_5e-7];
         close(&probabilities[..3], &first, 1e-6);
     }
@@ -120,9 +120,9 @@ fn synthetic(rows: usize, width: usize, classes: usize) -> Arc<Table> {
             score + rng.normal()
         });
         let scores: Vec<f64> = scores.collect();
-        let best = (0..classes).max_by(|&a, &b| scores[a].total_cmp(&scores[b])).unwrap();
+        let best = (0..classes).max_by(|&a, &b| scores[a].total_cmp(&scores[b]));
         values.extend_from_slice(&row);
-        labels.push(best as f32);
+        labels.push(best.expect("some class") as f32);
     }
     Arc::new(Table { features: Features::Dense { width, values }, labels })
 }
@@ -197,7 +197,8 @@ fn iterations_are_limited_by_the_job_before_the_learner() {
 #[test]
 fn data_and_parameters_that_cannot_work_are_refused() {
     let options = Drive::default();
-    let one_class = learner("").init(&options.facts(&schema(4, 1), 10), starlings_learn::Place::WHOLE);
+    let one_class =
+        learner("").init(&options.facts(&schema(4, 1), 10), starlings_learn::Place::WHOLE);
     assert!(one_class.unwrap_err().to_string().contains("1 classes"));
     let entry = Entry::find("learner", LEARNERS, "logistic-regression").unwrap();
     let params = entry.check("learner", &"solver = 'sgd'\nstandardise = true".parse().unwrap());

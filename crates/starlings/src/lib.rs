@@ -1,1 +1,48 @@
-//! placeholder
+//! Starlings trains machine-learning models on many machines at once: algorithm × parallelism × topology ×
+//! consistency × compression, each a word in a file, on machines that fail.
+//!
+//! Two ways in, and the first is built on the second:
+//!
+//! 1. [`train`]: a job in, a trained model out; the engine owns the loop.
+//! 2. [`Flock`]: the caller owns the loop; [`Flock::merge`] sums blocks over all members.
+//!
+//! ```
+//! use starlings::{Job, Surroundings, TrainOptions};
+//! let text = "[data]\ntrain = 'digits'\nlabel = 'class'\n\
+//!             [learner]\nname = 'k-means'\nk = 10\n[train]\nepochs = 3\n";
+//! let around = Surroundings { folder: ".".into(), cores: 2 };
+//! let job = Job::parse(text, &[], &around)?;
+//! let trained = starlings::train(job, TrainOptions::default())?;
+//! assert!(trained.report.objective.is_finite());
+//! # Ok::<(), starlings::Fault>(())
+//! ```
+
+mod catalogue;
+mod predictor;
+mod training;
+
+pub use catalogue::{Listing, ListedParam, combinations_table, list};
+pub use predictor::{Evaluation, Prediction, Predictor};
+pub use training::{TrainOptions, TrainedModel, train};
+
+pub use starlings_cluster::checkpoint::Store as CheckpointStore;
+pub use starlings_cluster::coordinator::Coordinator;
+pub use starlings_cluster::membership::Options as MembershipOptions;
+pub use starlings_cluster::model_file::{self, ModelFile};
+pub use starlings_cluster::atomic::write_whole;
+pub use starlings_cluster::protocol::{MemberStatus, Status};
+pub use starlings_core::{
+    Blame, Block, Body, Deadline, Event, Fault, FaultReport, Kind, Model, Report, Result, Rng, Role, Rows,
+    Seat, Step, Tensor, Update, Values, nearest, suggestion,
+};
+pub use starlings_data::{DataSpec, Encoding, LabelNeed, Schema, Survey, Target, survey};
+pub use starlings_engine::bench::{AllReduce, Timing};
+pub use starlings_engine::choices::Choices;
+pub use starlings_engine::clock::Observer;
+pub use starlings_engine::flock::{Flock, FlockHost, FlockOptions};
+pub use starlings_engine::job::{Job, Surroundings};
+pub use starlings_engine::launch::flock::{resolve, status};
+pub use starlings_engine::member::JoinOptions;
+pub use starlings_engine::node::serve;
+pub use starlings_engine::stop::Stop;
+pub use starlings_transport::{Ticket, check_bind};

@@ -7,7 +7,7 @@ use crate::node::{Order, unpack};
 use crate::train::{Task, Trained};
 use starlings_cluster::bytes::Bytes;
 use starlings_cluster::control::Control;
-use starlings_cluster::protocol::{FromClient, Message, ToClient, read_event};
+use starlings_cluster::protocol::{FromClient, Message, Status, ToClient, read_event};
 use starlings_core::{Blame, Deadline, Entry, Epoch, Event, Fault, Result, Seat};
 use starlings_data::{Survey, survey};
 use starlings_transport::{Hello, PROTOCOL_VERSION, Purpose, Ticket, connect};
@@ -157,4 +157,20 @@ impl Client<'_> {
             _ => fault,
         }
     }
+}
+
+/// Asks a coordinator how it is doing.
+///
+/// # Errors
+/// A refusal, nobody there, or no answer in time.
+pub fn status(address: SocketAddr, ticket: &Ticket) -> Result<Status> {
+    let control = call(address, ticket)?;
+    control.send(&Message::FromClient(FromClient::Status), Deadline::after_ms(5_000))?;
+    let by = Deadline::after_ms(5_000);
+    while !by.passed() {
+        if let Some(Message::ToClient(ToClient::Status(status))) = control.receive(by)? {
+            return Ok(status);
+        }
+    }
+    Err(Fault::peer(None, format!("the coordinator at {address} did not answer in time")))
 }

@@ -120,8 +120,7 @@ impl Lbfgs {
         let size = self.point.len();
         let room = self.steps.len() / size;
         let at = (self.pairs as usize % room) * size;
-        let (step, change) =
-            (&mut self.steps[at..at + size], &mut self.changes[at..at + size]);
+        let (step, change) = (&mut self.steps[at..at + size], &mut self.changes[at..at + size]);
         difference(trial, &self.point, step);
         difference(gradient, &self.gradient, change);
         if dot(step, change) > f64::EPSILON * dot(change, change) {

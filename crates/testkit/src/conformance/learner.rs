@@ -7,9 +7,7 @@ use super::{Verdict, ensure};
 use crate::drive::{Drive, Driven, Run, drive};
 use starlings_core::{Ability, Blame, Block, Body, Kind, Model, Rows, Step, Update, Values};
 use starlings_data::{Batch, Dealer, Holding};
-use starlings_learn::{
-    Appetite, Cells, Learner, Memory, Moment, NoWires, Outbox, Place, Work,
-};
+use starlings_learn::{Appetite, Cells, Learner, Memory, Moment, NoWires, Outbox, Place, Work};
 use std::sync::Arc;
 
 /// Few passes over few rows, in batches that do not divide them.

@@ -86,7 +86,7 @@ impl Learner for Broken {
             let mut update = work.outbox.take();
             let twice = update.clone();
             if work.batch.slices.len() < 16 {
-                update.fold(&twice).unwrap();
+                update.fold(&twice).expect("the same blocks");
             }
             update.blocks.into_iter().for_each(|block| work.outbox.emit(block));
         }

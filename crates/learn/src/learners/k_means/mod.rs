@@ -30,7 +30,7 @@ pub(super) const ENTRY: Entry<BuildLearner> = Entry {
     params: PARAMS,
     gives: GIVES,
     needs: NEEDS,
-    build: |params| Ok(Box::new(KMeans::new(params)?)),
+    build: |params| Ok(Box::new(KMeans::new(params))),
 };
 
 const GIVES: &[Ability] = &[Ability::Sum];
@@ -93,10 +93,8 @@ pub struct KMeans {
 
 impl KMeans {
     /// From checked parameters.
-    ///
-    /// # Errors
-    /// None so far: all bounds are in the declarations.
-    pub fn new(params: &Params) -> Result<KMeans> {
+    #[must_use]
+    pub fn new(params: &Params) -> KMeans {
         let seeding = match params.text("seeding") {
             "random" => Seeding::Random,
             "first" => Seeding::First,
@@ -105,12 +103,12 @@ impl KMeans {
                 rounds: params.size("rounds"),
             }),
         };
-        Ok(KMeans {
+        KMeans {
             k: params.size("k"),
             iterations_max: params.size("max_iterations") as u64,
             tolerance: params.f64("tolerance"),
             seeding,
-        })
+        }
     }
 
     /// From given centres, one after the other, with the default tolerance and iterations.

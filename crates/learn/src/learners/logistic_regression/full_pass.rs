@@ -92,8 +92,7 @@ impl FullPass {
         let value = update.f64("loss")[0] * rows + penalty;
 
         let mut optimiser = take(model);
-        let limits =
-            Limits { tolerance: self.tolerance, iterations: model.i64(COUNTERS)[2] };
+        let limits = Limits { tolerance: self.tolerance, iterations: model.i64(COUNTERS)[2] };
         let told = optimiser.tell(&mut trial, value, &gradient, limits);
         if told != Told::Searching {
             let weights = model.f64_mut("weights");

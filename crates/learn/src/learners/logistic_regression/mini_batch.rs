@@ -60,13 +60,8 @@ impl MiniBatch {
             Features::Sparse { .. } => {
                 let index = objective::touched(layout, work.batch);
                 let mut gradient = vec![0.0; index.len() * layout.scores];
-                let sums = objective::touched_gradient(
-                    layout,
-                    weights,
-                    work.batch,
-                    &index,
-                    &mut gradient,
-                );
+                let sums =
+                    objective::touched_gradient(layout, weights, work.batch, &index, &mut gradient);
                 let (total, width) = (layout.rows() as u32, layout.scores as u32);
                 let values = Values::F64(gradient);
                 (sums, Body::Rows(Rows { total, width, index, values }))
@@ -114,7 +109,9 @@ impl MiniBatch {
     fn step(&self, state: &mut State, moment: &Moment, row: usize, sum: &[f64]) -> bool {
         let rate = self.rate / (1.0 + self.decay * moment.step.0 as f64);
         let range = row * state.width..(row + 1) * state.width;
-        let [count, last] = &mut state.clock[2 * row..2 * row + 2] else { unreachable!("two long") };
+        let [count, last] = &mut state.clock[2 * row..2 * row + 2] else {
+            unreachable!("two long")
+        };
         let now = moment.step.0 as i64 + 1;
         let missed = (now - *last).max(0) as f64;
         (*count, *last) = (*count + 1, now.max(*last));

@@ -6,8 +6,8 @@ mod full_pass;
 mod mini_batch;
 mod objective;
 
-use crate::{Appetite, Facts, Grade, Learner, Moment, Needs, Outcome, Place, Task, Work};
 use crate::learners::BuildLearner;
+use crate::{Appetite, Facts, Grade, Learner, Moment, Needs, Outcome, Place, Task, Work};
 use full_pass::FullPass;
 use mini_batch::{MiniBatch, Optimiser};
 use objective::Layout;
@@ -45,7 +45,12 @@ const PARAMS: &[Param] = &[
         "0.0",
         "step size of the mini-batch solvers; 0 means automatic: 0.1 (sgd), 0.02 (momentum), 0.01 (adam)",
     ),
-    number("decay", (0.0, 1e6), "0.0", "the learning rate at step t is learning_rate / (1 + decay·t)"),
+    number(
+        "decay",
+        (0.0, 1e6),
+        "0.0",
+        "the learning rate at step t is learning_rate / (1 + decay·t)",
+    ),
     number("momentum", (0.0, 0.9999), "0.9", "how much of the velocity stays (momentum)"),
     number("beta1", (0.0, 0.999999), "0.9", "how much of the mean gradient stays (adam)"),
     number("beta2", (0.0, 0.999999), "0.999", "how much of the mean squared gradient stays (adam)"),
@@ -105,9 +110,7 @@ impl LogisticRegression {
         let standardise = params.flag("standardise");
         let optimiser = match params.text("solver") {
             "sgd" => Some((Optimiser::Sgd, 0.1)),
-            "momentum" => {
-                Some((Optimiser::Momentum { momentum: params.f64("momentum") }, 0.02))
-            }
+            "momentum" => Some((Optimiser::Momentum { momentum: params.f64("momentum") }, 0.02)),
             "adam" => {
                 let (beta1, beta2) = (params.f64("beta1"), params.f64("beta2"));
                 Some((Optimiser::Adam { beta1, beta2, epsilon: params.f64("epsilon") }, 0.01))
@@ -181,8 +184,7 @@ impl Learner for LogisticRegression {
                 .hint("name the label column that tells classes apart"));
         }
         let scores = if classes == 2 { 1 } else { classes };
-        let layout =
-            Layout { features: facts.schema.features, scores, intercept: self.intercept };
+        let layout = Layout { features: facts.schema.features, scores, intercept: self.intercept };
         if layout.rows() == 0 {
             return Err(Fault::caller("there are no features to learn from"));
         }

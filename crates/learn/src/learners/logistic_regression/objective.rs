@@ -140,7 +140,12 @@ pub(super) fn touched(layout: Layout, batch: &Batch<'_>) -> Vec<u32> {
 }
 
 /// Probabilities of all classes, row by row.
-pub(super) fn probabilities(layout: Layout, weights: &[f64], batch: &Batch<'_>, out: &mut Vec<f64>) {
+pub(super) fn probabilities(
+    layout: Layout,
+    weights: &[f64],
+    batch: &Batch<'_>,
+    out: &mut Vec<f64>,
+) {
     let mut scores = vec![0.0; layout.scores];
     let columns = transposed(layout, weights);
     for row in batch.rows() {

@@ -5,10 +5,10 @@
 //! An update holds, for every touched row, the sum of its gradients in the batch and how many ratings it is
 //! the sum of; `apply` reads and changes one row at a time, so that it can run wherever the row lives.
 //!
-//! - A row that occurs n times in a batch moves by (1 − (1 − 2η)ⁿ)/2n times the sum of its gradients: by η
-//!   when it occurs once, and in all by at most half of what would be right for its bias alone, because
-//!   user and item move at the same time. So the result hardly depends on the batch, and no batch is so
-//!   large that popular rows overshoot.
+//! - A row that occurs n times in a batch moves by (1 − (1 − cη)ⁿ)/cn times the sum of its gradients, where
+//!   c = 2 + λ: by η when it occurs once, and in all by at most half of what would be right for its bias
+//!   alone, because user and item move at the same time. So the result hardly depends on the batch, no
+//!   batch is so large that popular rows overshoot, and no penalty is.
 //! - The mean starts at 0 and is learned like a row: step t moves it by 1/(t + 1) of the batch's mean
 //!   error. The first step moves nothing else, since without a mean every bias would have to stand in for
 //!   it; the later ones average. So no pass over the data is needed before training, and an asynchronous
@@ -34,7 +34,7 @@ pub(super) const ENTRY: Entry<BuildLearner> = Entry {
     params: PARAMS,
     gives: GIVES,
     needs: NEEDS,
-    build: |params| Ok(Box::new(MatrixFactorisation::new(params)?)),
+    build: |params| Ok(Box::new(MatrixFactorisation::new(params))),
 };
 
 const GIVES: &[Ability] = &[Ability::Sum, Ability::RowWise];
@@ -70,7 +70,7 @@ const PARAMS: &[Param] = &[
     },
     Param {
         name: "deviation",
-        kind: ParamKind::Float { min: 0.0, max: 10.0 },
+        kind: ParamKind::Float { min: 0.0, max: 1.0 },
         default: Some("0.05"),
         help: "standard deviation of the factors before the first step",
     },
@@ -93,17 +93,15 @@ pub struct MatrixFactorisation {
 
 impl MatrixFactorisation {
     /// From checked parameters.
-    ///
-    /// # Errors
-    /// None so far: all bounds are in the declarations.
-    pub fn new(params: &Params) -> Result<MatrixFactorisation> {
-        Ok(MatrixFactorisation {
+    #[must_use]
+    pub fn new(params: &Params) -> MatrixFactorisation {
+        MatrixFactorisation {
             rank: params.size("rank"),
             learning_rate: params.f64("learning_rate"),
             l2: params.f64("l2"),
             decay: params.f64("decay"),
             deviation: params.f64("deviation"),
-        })
+        }
     }
 
     /// The start of users or items. A row's numbers depend on seed, table and row alone.
@@ -211,7 +209,7 @@ impl Learner for MatrixFactorisation {
         let moving: &[&str] = if moment.step.0 == 0 { &[] } else { &["users", "items"] };
         for name in moving {
             if let Some(rows) = update.rows(name) {
-                move_rows(model.f64_mut(name), rows, rate)?;
+                move_rows(model.f64_mut(name), rows, (rate, self.l2))?;
             }
         }
         let mut outcome = Outcome::default();
@@ -290,11 +288,11 @@ fn ratings(model: &Model, batch: &Batch<'_>) -> Vec<Rating> {
 }
 
 /// Moves the touched rows of a tensor against their gradients.
-fn move_rows(weights: &mut [f64], rows: &Rows, rate: f64) -> Result<()> {
+fn move_rows(weights: &mut [f64], rows: &Rows, (rate, l2): (f64, f64)) -> Result<()> {
     let width = rows.width as usize - 1;
     let sums = rows.values.as_f64().expect("gradients are f64");
     for (&row, sums) in rows.index.iter().zip(sums.chunks_exact(width + 1)) {
-        let step = step_size(rate, sums[width]);
+        let step = step_size(rate, l2, sums[width]);
         let weights = &mut weights[row as usize * width..][..width];
         let mut finite = true;
         for (weight, gradient) in weights.iter_mut().zip(sums) {
@@ -309,10 +307,11 @@ fn move_rows(weights: &mut [f64], rows: &Rows, rate: f64) -> Result<()> {
     Ok(())
 }
 
-/// What a summed gradient of `count` ratings is multiplied with: (1 − (1 − 2η)ⁿ)/2n.
-fn step_size(rate: f64, count: f64) -> f64 {
+/// What a summed gradient of `count` ratings is multiplied with: (1 − (1 − cη)ⁿ)/cn with c = 2 + λ.
+fn step_size(rate: f64, l2: f64, count: f64) -> f64 {
+    let curvature = 2.0 + l2;
     match count > 0.0 {
-        true => (1.0 - (1.0 - 2.0 * rate).powf(count)) / (2.0 * count),
+        true => (1.0 - (1.0 - curvature * rate).max(0.0).powf(count)) / (curvature * count),
         false => 0.0,
     }
 }
@@ -327,9 +326,10 @@ mod tests {
 
     #[test]
     fn one_rating_is_a_plain_step_and_many_never_overshoot() {
-        assert!((step_size(0.05, 1.0) - 0.05).abs() < 1e-15);
-        assert!((step_size(0.05, 2.0) * 2.0 - (0.05 + 0.9 * 0.05)).abs() < 1e-15);
-        assert!(step_size(0.05, 1e6) * 1e6 <= 0.5);
-        assert_eq!(step_size(0.05, 0.0), 0.0);
+        assert!((step_size(0.05, 0.0, 1.0) - 0.05).abs() < 1e-15);
+        assert!((step_size(0.05, 0.0, 2.0) * 2.0 - (0.05 + 0.9 * 0.05)).abs() < 1e-15);
+        assert!(step_size(0.05, 0.0, 1e6) * 1e6 <= 0.5);
+        assert!(step_size(0.5, 100.0, 1e6) * 1e6 * 100.0 <= 1.0);
+        assert_eq!(step_size(0.05, 0.0, 0.0), 0.0);
     }
 }

@@ -1,0 +1,141 @@
+//! Prediction and evaluation with a trained model: raw files in, numbers out. The schema stored in the model
+//! says what the columns mean, so nothing need be repeated.
+
+use starlings_cluster::model_file::{self, ModelFile};
+use starlings_core::{Fault, Result};
+use starlings_data::{DataSpec, Dealer, Holding, Schema, Table, Target, load_with};
+use starlings_engine::choices;
+use starlings_engine::job::Choice;
+use starlings_learn::metrics::evaluate;
+use starlings_learn::{Learner, Task};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+/// A trained model that predicts.
+pub struct Predictor {
+    file: ModelFile,
+    learner: Box<dyn Learner>,
+    schema: Schema,
+}
+
+/// Predictions for the rows of a data set.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Prediction {
+    /// What the numbers of a row are: one name each.
+    pub names: Vec<String>,
+    /// The numbers, row after row.
+    pub values: Vec<f64>,
+    /// For classification the class of each row; for the others empty.
+    pub classes: Vec<String>,
+}
+
+/// Metrics on a data set.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Evaluation {
+    /// Rows.
+    pub rows: u64,
+    /// Metrics by the contract's names.
+    pub metrics: BTreeMap<String, f64>,
+}
+
+impl Predictor {
+    /// Reads a model file.
+    ///
+    /// # Errors
+    /// Not a model file, damaged, or of a newer version.
+    pub fn load(path: &Path) -> Result<Predictor> {
+        Predictor::new(model_file::load(path)?)
+    }
+
+    /// From a model in memory.
+    ///
+    /// # Errors
+    /// When the model is not one of a learner that this version knows.
+    pub fn new(file: ModelFile) -> Result<Predictor> {
+        let broken = |what: &str| Fault::caller(format!("the model file has a broken {what}"));
+        let given = serde_json::from_value(file.params.clone()).map_err(|_| broken("parameter"))?;
+        let (_, learner, _) = choices::learner(&Choice { name: file.learner.clone(), given })?;
+        let schema = serde_json::from_value(file.schema.clone()).map_err(|_| broken("schema"))?;
+        Ok(Predictor { file, learner, schema })
+    }
+
+    /// The model file.
+    #[must_use]
+    pub fn file(&self) -> &ModelFile {
+        &self.file
+    }
+
+    /// What the columns mean.
+    #[must_use]
+    pub fn schema(&self) -> &Schema {
+        &self.schema
+    }
+
+    /// Predicts every row of a data set.
+    ///
+    /// # Errors
+    /// When the data cannot be read or does not fit the model.
+    pub fn predict(&self, data: &DataSpec) -> Result<Prediction> {
+        let table = Arc::new(load_with(data, &self.schema)?);
+        let values = self.outputs(&table)?;
+        let names = self.names();
+        let classes = match &self.schema.target {
+            Target::Classes(classes) if self.learner.task() == Task::Classification => values
+                .chunks_exact(names.len().max(1))
+                .map(|row| classes[largest(row)].clone())
+                .collect(),
+            _ => Vec::new(),
+        };
+        Ok(Prediction { names, values, classes })
+    }
+
+    /// Metrics on a data set with labels.
+    ///
+    /// # Errors
+    /// When the data cannot be read, does not fit the model or has no labels that are needed.
+    pub fn evaluate(&self, data: &DataSpec) -> Result<Evaluation> {
+        let table = Arc::new(load_with(data, &self.schema)?);
+        let needed = !matches!(self.schema.target, Target::None);
+        if needed && table.labels.is_empty() {
+            let label = self.schema.label.clone().unwrap_or_else(|| "label".to_string());
+            return Err(Fault::caller(format!("the data has no column '{label}' to compare with"))
+                .hint("`starlings predict` needs no labels"));
+        }
+        let values = self.outputs(&table)?;
+        let width = self.learner.outputs(&self.file.model);
+        let metrics = evaluate(self.learner.task(), &values, width, &table.labels);
+        Ok(Evaluation { rows: table.rows() as u64, metrics })
+    }
+
+    fn outputs(&self, table: &Arc<Table>) -> Result<Vec<f64>> {
+        let dealer = Dealer::new(Holding::whole(table.clone(), 1), 0, 1);
+        let mut values = Vec::new();
+        self.learner.predict(&self.file.model, &dealer.everything(), &mut values)?;
+        Ok(values)
+    }
+
+    /// What the numbers of a row are called.
+    fn names(&self) -> Vec<String> {
+        let count = self.learner.outputs(&self.file.model);
+        match (self.learner.task(), &self.schema.target) {
+            (Task::Classification, Target::Classes(classes)) => {
+                classes.iter().map(|class| format!("p({class})")).collect()
+            }
+            (Task::Clustering, _) => vec!["cluster".to_string(), "squared_distance".to_string()],
+            (Task::Recommendation, _) => vec!["rating".to_string()],
+            (Task::Topics, _) => (0..count).map(|topic| format!("topic_{topic}")).collect(),
+            _ => (0..count).map(|output| format!("output_{output}")).collect(),
+        }
+    }
+}
+
+fn largest(row: &[f64]) -> usize {
+    let mut best = 0;
+    for (at, value) in row.iter().enumerate() {
+        if *value > row[best] {
+            best = at;
+        }
+    }
+    best
+}

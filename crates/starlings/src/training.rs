@@ -1,0 +1,147 @@
+//! Training as a user sees it: a job in; a model, its file and a report out.
+
+use crate::predictor::Predictor;
+use starlings_cluster::model_file::{ModelFile, Provenance, save};
+use starlings_core::{Event, Report, Result};
+use starlings_engine::choices::Choices;
+use starlings_engine::clock::Observer;
+use starlings_engine::job::Job;
+use starlings_engine::stop::Stop;
+use starlings_engine::train::{Options, Trained};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+
+/// What the caller brings besides the job. The default trains quietly in this process.
+#[derive(Clone)]
+pub struct TrainOptions {
+    /// Who wants to know what happens.
+    pub observer: Arc<dyn Observer>,
+    /// Set when someone asks to stop.
+    pub stop: Stop,
+    /// Continue from the newest complete checkpoint.
+    pub resume: bool,
+    /// The program that runs as a worker process, for the launcher `processes`.
+    pub program: Option<PathBuf>,
+    /// Where to write the model.
+    pub out: Option<PathBuf>,
+    /// The date to note in the model, if any.
+    pub created: Option<String>,
+}
+
+impl Default for TrainOptions {
+    fn default() -> TrainOptions {
+        TrainOptions {
+            observer: Arc::new(|_: Event| {}),
+            stop: Stop::new(),
+            resume: false,
+            program: None,
+            out: None,
+            created: None,
+        }
+    }
+}
+
+/// A trained model, ready to predict, with its report.
+pub struct TrainedModel {
+    /// Predicts and evaluates.
+    pub predictor: Predictor,
+    /// What the run was and what came of it.
+    pub report: Report,
+}
+
+/// Trains a job, evaluates the model on the job's test rows, and writes it if wanted.
+///
+/// # Errors
+/// A bad job or bad data, a lost worker, a failing disk, or an interruption; see
+/// [`Fault::blame`](starlings_core::Fault::blame).
+pub fn train(job: Job, options: TrainOptions) -> Result<TrainedModel> {
+    // A test set that cannot be read should be found before training, not after it.
+    let faults: Arc<Mutex<Vec<_>>> = Arc::default();
+    let (told, observer) = (faults.clone(), options.observer.clone());
+    let observing = move |event: Event| {
+        if let (Event::Fault(fault), Ok(mut faults)) = (&event, told.lock()) {
+            faults.push(fault.clone());
+        }
+        observer.on(event);
+    };
+    let engine_options = Options {
+        observer: Arc::new(observing),
+        stop: options.stop.clone(),
+        resume: options.resume,
+        program: options.program.clone(),
+    };
+    let choices = Choices::of(&job)?;
+    let trained = starlings_engine::train::train(job.clone(), engine_options)?;
+    let mut file = model_file(&job, &choices, &trained, options.created);
+    let mut report = report(&job, &trained);
+    report.faults = faults.lock().map(|faults| faults.clone()).unwrap_or_default();
+    let predictor = Predictor::new(file.clone())?;
+    if let Some(test) = &job.test {
+        report.evaluation = predictor.evaluate(test)?.metrics;
+        file.provenance.evaluation = report.evaluation.clone();
+    }
+    if let Some(path) = &options.out {
+        save(path, &file)?;
+        report.model = Some(path.display().to_string());
+    }
+    options.observer.on(Event::Report(Box::new(report.clone())));
+    Ok(TrainedModel { predictor, report })
+}
+
+fn model_file(
+    job: &Job,
+    choices: &Choices,
+    trained: &Trained,
+    created: Option<String>,
+) -> ModelFile {
+    let params = serde_json::to_value(choices.params.to_table()).unwrap_or_default();
+    ModelFile {
+        learner: job.learner.name.clone(),
+        params,
+        schema: serde_json::to_value(&trained.schema).unwrap_or_default(),
+        job: job.text.clone(),
+        provenance: Provenance {
+            data_digest: trained.data_digest.clone(),
+            starlings_version: env!("CARGO_PKG_VERSION").to_string(),
+            seed: job.seed,
+            created,
+            steps: trained.figures.steps,
+            workers: job.workers,
+            metrics: trained.figures.metrics.clone(),
+            evaluation: Default::default(),
+        },
+        model: trained.model.clone(),
+    }
+}
+
+fn report(job: &Job, trained: &Trained) -> Report {
+    let figures = &trained.figures;
+    let hex: String = trained.model.digest().iter().map(|byte| format!("{byte:02x}")).collect();
+    Report {
+        learner: job.learner.name.clone(),
+        workers: job.workers,
+        launcher: job.launcher.clone(),
+        plan: job.plan.name.clone(),
+        topology: job.topology.name.clone(),
+        consistency: job.consistency.name.clone(),
+        codec: job.codec.name.clone(),
+        seed: job.seed,
+        steps: figures.steps,
+        epochs: figures.epochs,
+        samples: figures.samples,
+        seconds: figures.seconds,
+        samples_per_second: figures.samples as f64 / figures.seconds.max(1e-9),
+        bytes_sent: figures.bytes_sent,
+        bytes_raw: figures.bytes_raw,
+        objective: figures.objective,
+        metrics: figures.metrics.clone(),
+        evaluation: Default::default(),
+        faults: Vec::new(),
+        model: None,
+        cpu_seconds: figures.cpu_seconds,
+        efficiency: None,
+        load_seconds: trained.load_seconds,
+        digest: hex,
+        lead_max: figures.lead_max,
+    }
+}

@@ -1,1 +1,14 @@
-//! placeholder
+//! Events become progress, lines, records and a summary. Consumes nothing but
+//! [`Event`](starlings_core::Event): no engine, no clock (events carry their seconds), no terminal, so that a
+//! recorded run replays exactly as it was seen.
+
+pub mod figures;
+mod plain;
+mod progress;
+mod record;
+mod summary;
+
+pub use plain::{Plain, remark};
+pub use progress::Progress;
+pub use record::{Recorder, from_line, replay, to_line};
+pub use summary::summary;

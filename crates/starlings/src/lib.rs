@@ -26,6 +26,7 @@ pub use predictor::{Evaluation, Prediction, Predictor};
 pub use training::{TrainOptions, TrainedModel, train};
 
 pub use starlings_cluster::checkpoint::Store as CheckpointStore;
+pub use starlings_cluster::manifest::Manifest;
 pub use starlings_cluster::coordinator::Coordinator;
 pub use starlings_cluster::membership::Options as MembershipOptions;
 pub use starlings_cluster::model_file::{self, ModelFile};
@@ -35,7 +36,9 @@ pub use starlings_core::{
     Blame, Block, Body, Deadline, Event, Fault, FaultReport, Kind, Model, Report, Result, Rng, Role, Rows,
     Seat, Step, Tensor, Update, Values, nearest, suggestion,
 };
-pub use starlings_data::{DataSpec, Encoding, LabelNeed, Schema, Survey, Target, survey};
+pub use starlings_data::{
+    Column, ColumnKind, ColumnRef, DataSpec, Encoding, LabelNeed, Schema, Source, Survey, Target, survey,
+};
 pub use starlings_engine::bench::{AllReduce, Timing};
 pub use starlings_engine::choices::Choices;
 pub use starlings_engine::clock::Observer;
@@ -45,4 +48,5 @@ pub use starlings_engine::launch::flock::{resolve, status};
 pub use starlings_engine::member::JoinOptions;
 pub use starlings_engine::node::serve;
 pub use starlings_engine::stop::Stop;
+pub use starlings_observe as observe;
 pub use starlings_transport::{Ticket, check_bind};

@@ -1,7 +1,7 @@
 //! A thousand seeds of delays and crashes through the real machines. A failure names its seed; put it into
 //! the list of old bugs below, and it is never forgotten.
 
-use starlings_testkit::sim::{merging, serving};
+use starlings_testkit::sim::{membership, merging, serving};
 
 const SEEDS: u64 = 1_000;
 
@@ -13,6 +13,11 @@ fn a_thousand_sums_under_delays_and_crashes() {
 #[test]
 fn a_thousand_parameter_servers_under_stragglers() {
     (0..SEEDS).for_each(serving::check);
+}
+
+#[test]
+fn a_thousand_flocks_under_kills_and_freezes() {
+    (0..SEEDS).for_each(membership::check);
 }
 
 #[test]

@@ -1,9 +1,9 @@
 //! The catalogue of learners: one file or folder each, two lines here.
 
-pub mod k_means;
-pub mod matrix_factorisation;
-mod logistic_regression;
 mod boosted_stumps;
+pub mod k_means;
+mod logistic_regression;
+pub mod matrix_factorisation;
 mod pipelined_perceptron;
 mod topic_model;
 
@@ -14,4 +14,11 @@ use starlings_core::{Entry, Params, Result};
 pub type BuildLearner = fn(&Params) -> Result<Box<dyn Learner>>;
 
 /// All learners.
-pub static LEARNERS: &[Entry<BuildLearner>] = &[logistic_regression::ENTRY, k_means::ENTRY, matrix_factorisation::ENTRY, boosted_stumps::ENTRY, pipelined_perceptron::ENTRY, topic_model::ENTRY];
+pub static LEARNERS: &[Entry<BuildLearner>] = &[
+    logistic_regression::ENTRY,
+    k_means::ENTRY,
+    matrix_factorisation::ENTRY,
+    boosted_stumps::ENTRY,
+    pipelined_perceptron::ENTRY,
+    topic_model::ENTRY,
+];

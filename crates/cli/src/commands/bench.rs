@@ -1,0 +1,130 @@
+//! `starlings bench`: one machine's own figures.
+
+use crate::output::{say, say_json};
+use clap::{Args, Subcommand};
+use serde_json::json;
+use starlings::observe::figures;
+use starlings::{AllReduce, Fault, Result, Timing};
+
+/// Measure this machine
+#[derive(Args)]
+#[command(after_long_help = "\
+Example:
+  starlings bench all-reduce --workers 4 --bytes 64MB --launcher processes --json")]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Subcommand)]
+enum What {
+    AllReduce(Sums),
+}
+
+/// How long it takes to sum numbers over all workers
+#[derive(Args)]
+struct Sums {
+    /// How many workers
+    #[arg(long, default_value_t = 4)]
+    workers: u32,
+    /// How much to sum, as in 4096, 4KB, 64MB (1 KB = 1024 bytes)
+    #[arg(long, default_value = "4MB", value_parser = size)]
+    bytes: u64,
+    /// Where workers run: threads or processes
+    #[arg(long, default_value = "threads")]
+    launcher: String,
+    /// Who talks to whom
+    #[arg(long, default_value = "ring")]
+    topology: String,
+    /// How many sums to time [default: 2000 for 4KB and less, fewer for more, at least 5]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
+    repeats: Option<u32>,
+    /// As JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) fn run(arguments: Arguments) -> Result<()> {
+    let What::AllReduce(sums) = arguments.what;
+    if sums.workers == 0 || sums.workers > 4096 {
+        return Err(Fault::caller(format!("--workers {} is not allowed", sums.workers))
+            .hint("from 1 to 4096"));
+    }
+    let spec = AllReduce {
+        workers: sums.workers,
+        bytes: sums.bytes,
+        repeats: sums.repeats.unwrap_or_else(|| repeats(sums.bytes)),
+        topology: sums.topology,
+    };
+    let timing = spec.measure(&sums.launcher, Some(&std::env::current_exe()?))?;
+    match sums.json {
+        true => say_json(&json!(timing)),
+        false => say(&text(&timing)),
+    }
+}
+
+fn text(timing: &Timing) -> String {
+    format!(
+        "sum of {} over {} workers ({}, {}), {} times\n  median   {}\n  minimum  {}\n  speed    {:.3} GB/s\n",
+        figures::bytes(timing.bytes),
+        timing.workers,
+        timing.topology,
+        timing.launcher,
+        timing.repeats,
+        seconds(timing.median_seconds),
+        seconds(timing.min_seconds),
+        timing.gigabytes_per_second,
+    )
+}
+
+fn seconds(seconds: f64) -> String {
+    match seconds {
+        s if s < 1e-3 => format!("{:.1} µs", s * 1e6),
+        s if s < 1.0 => format!("{:.2} ms", s * 1e3),
+        s => format!("{s:.3} s"),
+    }
+}
+
+/// Small sums are repeated often, so that the median is steady; large ones seldom, so that it ends.
+fn repeats(bytes: u64) -> u32 {
+    match bytes >> 10 {
+        0..=4 => 2000,
+        5..=64 => 1000,
+        65..=1024 => 200,
+        1025..=16_384 => 50,
+        16_385..=65_536 => 20,
+        _ => 5,
+    }
+}
+
+/// `4096`, `4KB`, `64MB`, `1GB`, by powers of two.
+fn size(text: &str) -> std::result::Result<u64, String> {
+    let upper = text.trim().to_ascii_uppercase();
+    let units = [("KB", 10), ("MB", 20), ("GB", 30), ("K", 10), ("M", 20), ("G", 30), ("B", 0), ("", 0)];
+    let found = units.iter().find_map(|(unit, shift)| {
+        let number: u64 = upper.strip_suffix(unit)?.trim().parse().ok()?;
+        number.checked_mul(1 << shift).filter(|bytes| (1..=1 << 40).contains(bytes))
+    });
+    found.ok_or_else(|| "write a size such as 4096, 4KB or 64MB, at most 1024GB".to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_powers_of_two() {
+        assert_eq!(size("4KB"), Ok(4096));
+        assert_eq!(size("64 mb"), Ok(64 << 20));
+        assert_eq!(size("123"), Ok(123));
+        for wrong in ["", "KB", "0", "-1", "4XB", "99999999999GB"] {
+            assert!(size(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn larger_sums_are_never_repeated_more_often() {
+        let counts: Vec<u32> = (0..40).map(|power| repeats(1 << power)).collect();
+        assert!(counts.is_sorted_by(|a, b| a >= b) && counts[0] == 2000 && counts[39] == 5);
+    }
+}

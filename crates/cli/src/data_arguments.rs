@@ -1,0 +1,63 @@
+//! The arguments by which several commands name a data set.
+
+use clap::Args;
+use starlings::{ColumnRef, DataSpec, Source};
+
+/// A data set.
+#[derive(Args)]
+pub(crate) struct DataArguments {
+    /// A file, directory or pattern (csv, tsv, libsvm, parquet, idx; .gz and .zst too), a built-in such as
+    /// digits:test, or synthetic://…
+    #[arg(long, value_name = "DATA")]
+    pub(crate) data: String,
+    #[command(flatten)]
+    pub(crate) reading: Reading,
+}
+
+/// How to read it, where the file itself does not tell.
+#[derive(Args)]
+pub(crate) struct Reading {
+    /// The label column, by name or by number from 0 (-1 is the last)
+    #[arg(long, value_name = "COLUMN", allow_hyphen_values = true)]
+    label: Option<String>,
+    /// The file of labels that belongs to a file of images (idx)
+    #[arg(long, value_name = "FILE")]
+    labels: Option<String>,
+    /// The format, an entry of `starlings list sources`; otherwise name and first bytes tell
+    #[arg(long)]
+    format: Option<String>,
+    /// Whether the first line names the columns; otherwise the first lines tell
+    #[arg(long, value_name = "true|false")]
+    header: Option<bool>,
+    /// What stands between two fields; otherwise the first lines tell
+    #[arg(long, value_name = "CHARACTER")]
+    delimiter: Option<char>,
+}
+
+impl DataArguments {
+    /// The data set they name.
+    pub(crate) fn spec(&self) -> DataSpec {
+        self.reading.spec(&self.data)
+    }
+}
+
+impl Reading {
+    /// The data set at a place, read this way.
+    pub(crate) fn spec(&self, place: &str) -> DataSpec {
+        let mut spec = DataSpec::new(place);
+        if let Some(labels) = &self.labels {
+            spec.source = Source::Images { images: place.to_string(), labels: labels.clone() };
+        }
+        spec.label = self.label.as_deref().map(column);
+        spec.format.clone_from(&self.format);
+        (spec.header, spec.delimiter) = (self.header, self.delimiter);
+        spec
+    }
+}
+
+fn column(text: &str) -> ColumnRef {
+    match text.parse() {
+        Ok(index) => ColumnRef::Index(index),
+        Err(_) => ColumnRef::Name(text.to_string()),
+    }
+}

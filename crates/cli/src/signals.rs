@@ -1,0 +1,29 @@
+//! Signals: a first Ctrl-C or SIGTERM asks politely, a second one ends the process at once. A limit on file
+//! sizes becomes an error of the write instead of a sudden death, so that it is reported like a full disk.
+
+use signal_hook::consts::{SIGINT, SIGTERM, SIGXFSZ};
+use signal_hook::flag;
+use starlings::{Fault, Result, Stop};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+/// A request to stop that Ctrl-C and SIGTERM make.
+pub(crate) fn stop() -> Result<Stop> {
+    let asked = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM] {
+        // In this order: the first signal finds the flag unset and sets it, the second finds it set.
+        flag::register_conditional_default(signal, asked.clone()).map_err(refused)?;
+        flag::register(signal, asked.clone()).map_err(refused)?;
+    }
+    Ok(Stop::from_flag(asked))
+}
+
+/// Lets writes beyond the file-size limit fail instead of killing the process.
+pub(crate) fn files_may_be_refused() -> Result<()> {
+    flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false))).map_err(refused)?;
+    Ok(())
+}
+
+fn refused(error: std::io::Error) -> Fault {
+    Fault::machine("cannot listen to signals").caused_by(error)
+}

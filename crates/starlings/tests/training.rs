@@ -1,0 +1,273 @@
+//! The walk through the front door, on threads: every learner on several workers, every topology and
+//! consistency that makes sense, checkpoints and interruptions.
+
+use starlings::{Blame, Event, Job, Report, Result, Stop, Surroundings, TrainOptions, train};
+use std::sync::{Arc, Mutex};
+
+fn job(text: &str, sets: &[&str]) -> Result<Job> {
+    let sets: Vec<String> = sets.iter().map(|set| (*set).to_string()).collect();
+    Job::parse(text, &sets, &Surroundings { folder: std::env::temp_dir(), cores: 2 })
+}
+
+fn report(text: &str, sets: &[&str]) -> Report {
+    let trained = train(job(text, sets).unwrap(), TrainOptions::default());
+    trained.unwrap_or_else(|fault| panic!("{sets:?}: {fault}")).report
+}
+
+const DIGITS: &str = "
+[data]
+train = 'digits'
+test = 'digits:test'
+label = 'class'
+[learner]
+name = 'logistic-regression'
+l2 = 1e-3
+";
+const K_MEANS: &str = "
+[data]
+train = 'synthetic://blobs?rows=600&features=5&centers=4&seed=3'
+[learner]
+name = 'k-means'
+k = 4
+";
+const RATINGS: &str = "
+[data]
+train = 'synthetic://ratings?users=60&items=40&rows=1500&seed=2'
+[learner]
+name = 'matrix-factorisation'
+rank = 4
+[train]
+epochs = 4
+batch = 128
+";
+const STUMPS: &str = "
+[data]
+train = 'synthetic://classification?rows=500&features=6&seed=4'
+[learner]
+name = 'boosted-stumps'
+trees = 8
+";
+const TOPICS: &str = "
+[data]
+train = 'synthetic://documents?documents=80&words=60&topics=4&length=30&seed=5'
+[learner]
+name = 'latent-dirichlet-allocation'
+topics = 4
+[train]
+epochs = 6
+";
+const PERCEPTRON: &str = "
+[data]
+train = 'synthetic://classification?rows=400&features=6&seed=6'
+[learner]
+name = 'pipelined-perceptron'
+hidden = 8
+[train]
+epochs = 3
+batch = 64
+";
+
+fn close(a: f64, b: f64) -> bool {
+    (a - b).abs() <= 1e-9 * a.abs().max(b.abs()).max(1e-12)
+}
+
+/// One worker's objective is everyone's, whatever the workers and the topology; and bits repeat.
+fn same_objective(text: &str) {
+    let alone = report(text, &["cluster.workers=1"]);
+    assert!(alone.objective.is_finite());
+    for workers in ["cluster.workers=2", "cluster.workers=4"] {
+        for topology in ["cluster.topology=ring", "cluster.topology=tree", "cluster.topology=star"] {
+            let together = report(text, &[workers, topology]);
+            let (a, b) = (alone.objective, together.objective);
+            assert!(close(a, b), "{workers} {topology}: {a} alone, {b} together");
+            let again = report(text, &[workers, topology]);
+            assert_eq!(together.digest, again.digest, "{workers} {topology}: bits differ");
+        }
+    }
+}
+
+#[test]
+fn logistic_regression_agrees_with_one_worker() {
+    same_objective(DIGITS);
+    let best = report(DIGITS, &["cluster.workers=4"]);
+    assert!(best.evaluation["accuracy"] >= 0.95, "{:?}", best.evaluation);
+}
+
+#[test]
+fn stochastic_gradients_agree_with_one_worker() {
+    let sets = ["learner.solver=adam", "train.epochs=3", "learner.learning_rate=0.01"];
+    let run = |more: &[&str]| report(DIGITS, &[&sets[..], more].concat());
+    let alone = run(&["cluster.workers=1"]);
+    for topology in ["cluster.topology=ring", "cluster.topology=star"] {
+        let together = run(&["cluster.workers=3", topology]);
+        assert!(close(alone.objective, together.objective), "{topology}");
+    }
+}
+
+#[test]
+fn k_means_agrees_with_one_worker() {
+    same_objective(K_MEANS);
+}
+
+#[test]
+fn matrix_factorisation_agrees_with_one_worker() {
+    same_objective(RATINGS);
+}
+
+#[test]
+fn boosted_stumps_run_on_two_and_four_workers() {
+    same_objective(STUMPS);
+}
+
+#[test]
+fn topic_models_improve_on_two_and_four_workers() {
+    // Sampling against a stale count is another chain for every number of workers: held to its quality.
+    let alone = report(TOPICS, &["cluster.workers=1", "train.epochs=30"]);
+    for sets in [["cluster.workers=2"], ["cluster.workers=4"]] {
+        let together = report(TOPICS, &[&sets[..], &["train.epochs=30"]].concat());
+        let ratio = together.objective / alone.objective;
+        assert!((0.95..1.05).contains(&ratio), "{sets:?}: {ratio}");
+    }
+}
+
+#[test]
+fn a_pipeline_of_two_stages_equals_the_whole_perceptron() {
+    let whole = report(PERCEPTRON, &["cluster.workers=1"]);
+    let stages = ["cluster.plan.name=pipeline", "cluster.plan.stages=2"];
+    for workers in ["cluster.workers=2", "cluster.workers=4"] {
+        let cut = report(PERCEPTRON, &[&stages[..], &[workers]].concat());
+        assert!(close(whole.objective, cut.objective), "{workers}: {} {}", whole.objective, cut.objective);
+    }
+}
+
+#[test]
+fn owners_that_serve_give_the_bits_of_replicas() {
+    // Two workers: a sum of two has one order, so serving and summing must agree to the bit.
+    let replicas = report(RATINGS, &["cluster.workers=2", "cluster.topology=tree"]);
+    let owners = report(RATINGS, &["cluster.workers=2", "cluster.topology=star"]);
+    assert_eq!(replicas.digest, owners.digest);
+}
+
+#[test]
+fn stale_and_asynchronous_servers_learn_and_keep_their_bound() {
+    let exact = report(RATINGS, &["cluster.workers=1"]);
+    for (consistency, bound) in [("ssp", Some(2)), ("async", None)] {
+        let name = format!("cluster.consistency.name={consistency}");
+        let mut sets = vec!["cluster.workers=3", "cluster.topology=star", name.as_str()];
+        if bound.is_some() {
+            sets.push("cluster.consistency.bound=2");
+        }
+        let stale = report(RATINGS, &sets);
+        let ratio = stale.objective / exact.objective;
+        assert!((0.8..1.25).contains(&ratio), "{consistency}: {ratio}");
+        assert!(bound.is_none_or(|bound| stale.lead_max <= bound), "lead {}", stale.lead_max);
+    }
+}
+
+#[test]
+fn topic_counts_are_served_without_a_barrier() {
+    let alone = report(TOPICS, &["cluster.workers=1", "train.epochs=20"]);
+    let sets = ["cluster.workers=2", "cluster.topology=star", "cluster.consistency=ssp", "train.epochs=20"];
+    let served = report(TOPICS, &sets);
+    let ratio = served.objective / alone.objective;
+    assert!((0.95..1.05).contains(&ratio), "{ratio}");
+}
+
+#[test]
+fn half_precision_halves_the_bytes_and_still_learns() {
+    let sets = ["learner.solver=sgd", "train.epochs=5", "cluster.workers=2", "learner.learning_rate=0.01"];
+    let raw = report(DIGITS, &sets);
+    for format in ["fp16", "bf16"] {
+        let format = format!("cluster.codec.format={format}");
+        let half = report(DIGITS, &[&sets[..], &["cluster.codec.name=half", &format]].concat());
+        assert!(half.bytes_sent * 3 < raw.bytes_sent, "{} {}", half.bytes_sent, raw.bytes_sent);
+        assert!((half.objective / raw.objective - 1.0).abs() < 0.05, "{}", half.objective);
+    }
+}
+
+#[test]
+fn impossible_combinations_are_refused_with_what_would_work() {
+    let refusal = |sets: &[&str]| {
+        let fault = job(DIGITS, sets).and_then(|job| train(job, TrainOptions::default()).map(|_| ()));
+        let fault = fault.unwrap_err();
+        assert_eq!(fault.blame(), Blame::Caller);
+        fault.to_string()
+    };
+    let text = refusal(&["cluster.consistency=ssp"]);
+    assert!(text.contains("'star'") || text.contains("'bsp'"), "{text}");
+    let text = refusal(&["cluster.codec=half"]);
+    assert!(text.contains("lbfgs") && text.contains("'raw'"), "{text}");
+    let text = refusal(&["cluster.topology=rnig"]);
+    assert!(text.contains("'ring'"), "{text}");
+    let text = refusal(&["learner.name=kmeans"]);
+    assert!(text.contains("'k-means'"), "{text}");
+    let text = refusal(&["cluster.plan=pipeline", "cluster.workers=2"]);
+    assert!(text.contains("'pipelined-perceptron'") || text.contains("'data-parallel'"), "{text}");
+}
+
+/// Asks to stop as soon as a step has been done.
+fn stop_at_once(stop: Stop) -> impl Fn(Event) + Send + Sync {
+    move |event| {
+        if matches!(event, Event::Step { .. }) {
+            stop.ask();
+        }
+    }
+}
+
+fn interrupted_then_resumed_gives_the_same_bits(text: &str, sets: &[&str]) {
+    let undisturbed = report(text, sets);
+    let folder = tempfile::tempdir().unwrap();
+    let path = format!("checkpoint.path={}", folder.path().display());
+    let kept = [sets, &[path.as_str(), "checkpoint.every=2"]].concat();
+    let stop = Stop::new();
+    let observer = Arc::new(stop_at_once(stop.clone()));
+    let options = TrainOptions { observer, stop, ..TrainOptions::default() };
+    let fault = train(job(text, &kept).unwrap(), options).map(|_| ()).unwrap_err();
+    assert_eq!(fault.blame(), Blame::Interrupted, "{fault}");
+    assert!(fault.to_string().contains("--resume"), "{fault}");
+    let checkpoints: Arc<Mutex<u32>> = Arc::default();
+    let counted = checkpoints.clone();
+    let observer = Arc::new(move |event: Event| {
+        if matches!(event, Event::Checkpoint { .. }) {
+            *counted.lock().unwrap() += 1;
+        }
+    });
+    let options = TrainOptions { observer, resume: true, ..TrainOptions::default() };
+    let resumed = train(job(text, &kept).unwrap(), options).unwrap().report;
+    assert_eq!(undisturbed.digest, resumed.digest, "{sets:?}");
+    assert!(resumed.samples < undisturbed.samples, "it began again from the start");
+    assert!(*checkpoints.lock().unwrap() > 0);
+}
+
+#[test]
+fn an_interrupted_job_resumes_to_the_same_bits() {
+    interrupted_then_resumed_gives_the_same_bits(DIGITS, &["cluster.workers=2"]);
+    interrupted_then_resumed_gives_the_same_bits(K_MEANS, &["cluster.workers=3"]);
+    interrupted_then_resumed_gives_the_same_bits(STUMPS, &["cluster.workers=2"]);
+}
+
+#[test]
+fn served_and_remembering_jobs_resume_to_the_same_bits() {
+    interrupted_then_resumed_gives_the_same_bits(RATINGS, &["cluster.workers=2", "cluster.topology=star"]);
+    interrupted_then_resumed_gives_the_same_bits(TOPICS, &["cluster.workers=2"]);
+    let stages = ["cluster.plan.name=pipeline", "cluster.plan.stages=2", "cluster.workers=2"];
+    interrupted_then_resumed_gives_the_same_bits(PERCEPTRON, &stages);
+}
+
+#[test]
+fn another_jobs_checkpoints_are_left_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = format!("checkpoint.path={}", folder.path().display());
+    let kept = ["cluster.workers=2", path.as_str(), "checkpoint.every=2"];
+    train(job(K_MEANS, &kept).unwrap(), TrainOptions::default()).unwrap();
+    let fault = train(job(STUMPS, &kept).unwrap(), TrainOptions::default()).map(|_| ()).unwrap_err();
+    assert_eq!(fault.blame(), Blame::Caller);
+    assert!(fault.to_string().contains("another job"), "{fault}");
+}
+
+#[test]
+fn the_committed_table_of_combinations_is_true() {
+    let committed = include_str!("../../../book/combinations.md");
+    let (_, table) = committed.split_once("\n\n| learner").expect("the page has a table");
+    assert_eq!(format!("| learner{table}"), starlings::combinations_table(), "run `cargo xtask fix`");
+}

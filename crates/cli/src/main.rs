@@ -14,8 +14,10 @@ use std::process::ExitCode;
 /// Trains machine-learning models on many machines at once.
 #[derive(Parser)]
 #[command(name = "starlings", version, arg_required_else_help = true, after_long_help = EXAMPLES)]
-#[command(long_about = "Trains machine-learning models on many machines at once: algorithm × parallelism × \
-    topology × consistency × compression, each a word in a job file, on machines that fail.")]
+#[command(
+    long_about = "Trains machine-learning models on many machines at once: algorithm × parallelism × \
+    topology × consistency × compression, each a word in a job file, on machines that fail."
+)]
 struct Arguments {
     #[command(subcommand)]
     command: Command,

@@ -62,7 +62,8 @@ mod tests {
 
     #[test]
     fn a_table_is_aligned_without_trailing_blanks() {
-        let rows = [vec!["a".to_string(), "é".to_string(), "c".to_string()], vec!["long".to_string()]];
+        let rows =
+            [vec!["a".to_string(), "é".to_string(), "c".to_string()], vec!["long".to_string()]];
         assert_eq!(table(&rows), "a     é  c\nlong\n");
     }
 }

@@ -74,7 +74,9 @@ fn show(bar: &ProgressBar, progress: &mut Progress, event: &Event) {
         // Where workers sit is worth a line only when something goes wrong, and then the fault tells it.
         Event::Worker { .. } | Event::Report(_) => {}
         Event::Waiting { .. } => bar.set_message(progress.line()),
-        Event::Fault(_) | Event::Checkpoint { .. } => bar.println(remark(event).unwrap_or_default()),
+        Event::Fault(_) | Event::Checkpoint { .. } => {
+            bar.println(remark(event).unwrap_or_default())
+        }
         Event::Step { .. } | Event::Epoch { .. } => {
             bar.set_position(progress.steps());
             let text = match progress.steps_max() {

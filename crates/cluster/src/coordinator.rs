@@ -12,7 +12,7 @@ use starlings_core::{Blame, Deadline, Epoch, Event, Fault, FaultReport, Result};
 use starlings_transport::{
     Gatekeeper, JobAuthority, Link, Listener, Purpose, Security, Ticket, Verdict as Door,
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -23,6 +23,8 @@ const INBOX_MAX: usize = 1024;
 const TICK: Duration = Duration::from_millis(50);
 const SEND_MS: u64 = 2_000;
 const MODEL_MS: u64 = 60_000;
+/// How long survivors may take to say what they saw, once the job is over without success.
+const LAST_WORDS_MS: u64 = 1_500;
 
 /// A coordinator that listens.
 pub struct Coordinator {
@@ -152,6 +154,10 @@ struct Desk {
     job: Option<(String, u32, Option<Bytes>)>,
     faults: Vec<FaultReport>,
     hints: BTreeMap<String, String>,
+    /// Survivors that were told of the end and have not yet said what they saw.
+    awaited: BTreeSet<u64>,
+    /// The fault that ended the job, told to its submitter after the survivors' last words.
+    verdict: Option<(Fault, Deadline)>,
     end: Option<Result<()>>,
 }
 
@@ -171,6 +177,8 @@ impl Desk {
             job: None,
             faults: Vec::new(),
             hints: BTreeMap::new(),
+            awaited: BTreeSet::new(),
+            verdict: None,
             end: None,
         }
     }
@@ -190,9 +198,18 @@ impl Desk {
                 let reason = "stopped, as asked".to_string();
                 self.feed(Happening::Stop { blame: Blame::Interrupted, reason });
             }
+            self.close_when_all_have_spoken();
             if let Some(end) = self.end.take() {
                 return end;
             }
+        }
+    }
+
+    fn close_when_all_have_spoken(&mut self) {
+        let over = |(_, by): &mut (Fault, Deadline)| self.awaited.is_empty() || by.passed();
+        if let Some((fault, _)) = self.verdict.take_if(over) {
+            self.tell_submitter(ToClient::failed(&fault), SEND_MS);
+            self.end = Some(Err(fault));
         }
     }
 
@@ -213,6 +230,7 @@ impl Desk {
             Input::Said(id, _) => self.forget(id),
             Input::Closed(id) => {
                 self.connections.remove(&id);
+                self.awaited.remove(&id);
                 if self.submitter == Some(id) {
                     let reason = "the one who submitted the job is gone".to_string();
                     self.feed(Happening::Stop { blame: Blame::Interrupted, reason });
@@ -241,13 +259,17 @@ impl Desk {
                 self.feed(Happening::Accuse { by: member, seat, phase, step });
             }
             FromWorker::Failed { blame, message, hint } => {
+                self.awaited.remove(&id);
                 if let Some(hint) = hint {
                     self.hints.insert(message.clone(), hint);
                 }
                 self.feed(Happening::Failed { member, blame, message });
             }
             FromWorker::Model(bytes) => self.tell_submitter(ToClient::Model(bytes), MODEL_MS),
-            FromWorker::Finished => self.feed(Happening::Finished { member }),
+            FromWorker::Finished => {
+                self.awaited.remove(&id);
+                self.feed(Happening::Finished { member });
+            }
             FromWorker::Part { .. } => self.forget(id),
         }
     }
@@ -320,6 +342,7 @@ impl Desk {
                     Verdict::Stop => ToWorker::Stop,
                     Verdict::Done => ToWorker::Done,
                     Verdict::Abort { reason } => {
+                        self.awaited.insert(member.0);
                         ToWorker::Abort { message: reason, fault: self.faults.first().cloned() }
                     }
                 };
@@ -336,8 +359,7 @@ impl Desk {
                 if let Some(hint) = self.hints.get(&reason) {
                     fault = fault.hint(hint.clone());
                 }
-                self.tell_submitter(ToClient::failed(&fault), SEND_MS);
-                self.end = Some(Err(fault));
+                self.verdict = Some((fault, Deadline::after_ms(LAST_WORDS_MS)));
             }
         }
     }
@@ -410,6 +432,7 @@ impl Desk {
     }
 
     fn forget(&mut self, id: u64) {
+        self.awaited.remove(&id);
         if let Some(control) = self.connections.remove(&id) {
             control.close();
         }

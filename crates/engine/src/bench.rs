@@ -131,9 +131,6 @@ impl AllReduce {
             control.send(&Message::FromClient(submit), Deadline::after_ms(10_000))?;
             let mut seconds = None;
             loop {
-                if let Some(fault) = watch() {
-                    return Err(fault);
-                }
                 match control.receive(Deadline::after_ms(100))? {
                     Some(Message::ToClient(ToClient::Model(bytes))) => {
                         seconds = serde_json::from_slice(&bytes.0).ok();
@@ -145,7 +142,9 @@ impl AllReduce {
                     Some(Message::ToClient(ToClient::Failed { blame, message, .. })) => {
                         return Err(Fault::new(blame, message));
                     }
-                    _ => {}
+                    Some(_) => {}
+                    // Only in silence: what workers said before they ended goes first.
+                    None => watch().map_or(Ok(()), Err)?,
                 }
             }
         })

@@ -143,6 +143,10 @@ impl Desk {
         }
         let dealer = Dealer::new(setup.holding, job.seed, job.batch);
         let (steps_a_pass, steps_max) = extent(&*learner, job, &facts)?;
+        if choices.served && steps_max.is_none() {
+            return Err(Fault::caller("this learner decides by itself when it is done, and owners cannot tell all workers")
+                .hint("set [train] steps, or choose another topology than 'star'"));
+        }
         let walk = Walk::new(start, steps_max, steps_a_pass);
         let (mut server, lead) = (None, Arc::new(AtomicU64::new(0)));
         let exchange: Box<dyn Exchange> = if choices.served {
@@ -338,7 +342,9 @@ pub fn extent(learner: &dyn Learner, job: &Job, facts: &Facts) -> Result<(u64, O
         Appetite::Passes => (1, learner.steps_max(facts)),
         Appetite::Batches => {
             let steps = facts.rows.div_ceil(job.batch);
-            (steps, Some(job.epochs.unwrap_or(EPOCHS_DEFAULT).saturating_mul(steps)))
+            // A job that gives only steps means them: the default number of passes is for one that gives neither.
+            let epochs = job.epochs.or(job.steps.is_none().then_some(EPOCHS_DEFAULT));
+            (steps, epochs.map(|epochs| epochs.saturating_mul(steps)))
         }
     };
     Ok((steps_a_pass, [steps_max, job.steps].into_iter().flatten().min()))

@@ -19,7 +19,7 @@ pub fn count(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);
     for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at) % 3 == 0 {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
             text.push(',');
         }
         text.push(digit);
@@ -57,15 +57,24 @@ fn scaled(mut number: f64, by: f64, units: &[&str]) -> String {
 pub fn number(value: f64) -> String {
     match value.abs() {
         0.0 => "0".to_string(),
-        size if !(1e-4..1e9).contains(&size) => format!("{value:.5e}"),
-        size => {
-            let digits = (5 - size.log10().floor() as i32).clamp(0, 9) as usize;
-            let text = format!("{value:.digits$}");
-            match text.contains('.') {
-                true => text.trim_end_matches('0').trim_end_matches('.').to_string(),
-                false => text,
+        size if !(1e-4..1e9).contains(&size) => {
+            let text = format!("{value:.5e}");
+            match text.split_once('e') {
+                Some((digits, power)) => format!("{}e{power}", without_zeros(digits)),
+                None => text,
             }
         }
+        size => {
+            let digits = (5 - size.log10().floor() as i32).clamp(0, 9) as usize;
+            without_zeros(&format!("{value:.digits$}")).to_string()
+        }
+    }
+}
+
+fn without_zeros(text: &str) -> &str {
+    match text.contains('.') {
+        true => text.trim_end_matches('0').trim_end_matches('.'),
+        false => text,
     }
 }
 
@@ -76,11 +85,18 @@ mod tests {
     #[test]
     fn figures_read_well_at_every_size() {
         let times = [0.0001, 0.25, 0.9996, 4.25, 59.96, 187.0, 7500.0].map(duration);
-        assert_eq!(times, ["100 µs", "250 ms", "1.0 s", "4.2 s", "1 min 00 s", "3 min 07 s", "2 h 05 min"]);
+        assert_eq!(
+            times,
+            ["100 µs", "250 ms", "1.0 s", "4.2 s", "1 min 00 s", "3 min 07 s", "2 h 05 min"]
+        );
         assert_eq!([0, 999, 1000, 1_234_567].map(count), ["0", "999", "1,000", "1,234,567"]);
-        assert_eq!([950.0, 12_345.0, 999_900.0, 4.56e6].map(rate), ["950", "12.3 k", "1.00 M", "4.56 M"]);
+        assert_eq!(
+            [950.0, 12_345.0, 999_900.0, 4.56e6].map(rate),
+            ["950", "12.3 k", "1.00 M", "4.56 M"]
+        );
         assert_eq!([512, 1 << 20, 3 << 29].map(bytes), ["512 B", "1.00 MB", "1.50 GB"]);
-        let numbers = [0.0, 0.971_123_4, 2.0, 123_456.789, 1.234_567e-7, f64::NAN].map(number);
-        assert_eq!(numbers, ["0", "0.971123", "2", "123457", "1.23457e-7", "NaN"]);
+        let numbers =
+            [0.0, 0.971_123_4, 2.0, 123_456.789, 1.234_567e-7, 1e-8, f64::NAN].map(number);
+        assert_eq!(numbers, ["0", "0.971123", "2", "123457", "1.23457e-7", "1e-8", "NaN"]);
     }
 }

@@ -25,13 +25,16 @@ impl Plain {
         self.progress.on(event);
         match event {
             Event::Epoch { epoch, seconds, objective, .. } => {
-                let due = self.told.is_none_or(|told| !(0.0..GAP_SECONDS).contains(&(seconds - told)));
+                let due =
+                    self.told.is_none_or(|told| !(0.0..GAP_SECONDS).contains(&(seconds - told)));
                 due.then(|| {
                     self.told = Some(*seconds);
                     let mut parts = vec![format!("epoch {epoch}")];
                     parts.extend(objective.map(|it| format!("objective {}", figures::number(it))));
                     parts.push(format!("after {}", figures::duration(*seconds)));
-                    parts.extend(self.progress.pace().into_iter().filter(|it| !it.starts_with("obj")));
+                    parts.extend(
+                        self.progress.pace().into_iter().filter(|it| !it.starts_with("obj")),
+                    );
                     parts.join(" · ")
                 })
             }

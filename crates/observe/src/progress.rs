@@ -34,6 +34,7 @@ pub struct Progress {
     steps_max: Option<u64>,
     rows: u64,
     epoch: u64,
+    steps: u64,
     objective: Option<f64>,
     moments: VecDeque<Moment>,
     waiting: Option<(u32, u32)>,
@@ -59,7 +60,10 @@ impl Progress {
                 self.objective = objective.or(self.objective);
                 self.note(Moment { seconds: *seconds, steps: step.0 + 1, samples: *samples });
             }
-            Event::Epoch { objective, .. } => self.objective = objective.or(self.objective),
+            Event::Epoch { step, objective, .. } => {
+                self.steps = step.0;
+                self.objective = objective.or(self.objective);
+            }
             Event::Fault(_) | Event::Checkpoint { .. } | Event::Report(_) => {}
         }
     }
@@ -67,7 +71,7 @@ impl Progress {
     /// Steps done.
     #[must_use]
     pub fn steps(&self) -> u64 {
-        self.moments.back().map_or(0, |moment| moment.steps)
+        self.steps
     }
 
     /// Steps that will be run at most, where this is known.
@@ -88,7 +92,7 @@ impl Progress {
     pub fn seconds_left(&self) -> Option<f64> {
         let (first, last, seconds) = self.span()?;
         let done = last.steps.saturating_sub(first.steps);
-        let left = self.steps_max?.saturating_sub(last.steps);
+        let left = self.steps_max?.saturating_sub(self.steps);
         (done > 0).then(|| left as f64 * seconds / done as f64)
     }
 
@@ -118,6 +122,7 @@ impl Progress {
 
     fn note(&mut self, moment: Moment) {
         self.waiting = None;
+        self.steps = moment.steps;
         // A restart of the clock (loading is over) makes older moments meaningless.
         if self.moments.back().is_some_and(|last| last.seconds > moment.seconds) {
             self.moments.clear();
@@ -161,7 +166,8 @@ mod tests {
 
     #[test]
     fn speed_and_time_left_come_from_the_last_seconds() {
-        let slow_start = [step(0, 100, 1.0), step(1, 200, 50.0), step(11, 1200, 55.0), step(21, 2200, 60.0)];
+        let slow_start =
+            [step(0, 100, 1.0), step(1, 200, 50.0), step(11, 1200, 55.0), step(21, 2200, 60.0)];
         let mut lines = vec![START];
         lines.extend(slow_start.iter().map(String::as_str));
         let progress = after(&lines);

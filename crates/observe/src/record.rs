@@ -50,7 +50,8 @@ pub fn replay(lines: impl BufRead) -> impl Iterator<Item = Result<Event>> {
         let at = at + 1;
         let line = line.map_err(|error| Fault::machine(format!("line {at}")).caused_by(error))?;
         let text = std::str::from_utf8(&line).ok().filter(|text| text.len() <= LINE_BYTES_MAX);
-        let text = text.ok_or_else(|| Fault::caller(format!("line {at} is not an event of Starlings")))?;
+        let text =
+            text.ok_or_else(|| Fault::caller(format!("line {at} is not an event of Starlings")))?;
         from_line(text).map_err(|fault| fault.during(format!("line {at}")))
     })
 }
@@ -74,7 +75,11 @@ mod tests {
             Event::Step { step: Step(3), epoch: 0, objective: None, samples: 9, seconds: 0.5 },
             Event::Fault(fault.clone()),
             Event::Checkpoint { step: Step(4), path: "x".to_string(), bytes: 10 },
-            Event::Report(Box::new(Report { faults: vec![fault], objective: 0.1, ..Report::default() })),
+            Event::Report(Box::new(Report {
+                faults: vec![fault],
+                objective: 0.1,
+                ..Report::default()
+            })),
         ]
     }
 

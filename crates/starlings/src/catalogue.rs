@@ -8,6 +8,7 @@ use starlings_data::SOURCES;
 use starlings_engine::choices::combinations;
 use starlings_engine::launch::LAUNCHERS;
 use starlings_learn::LEARNERS;
+use starlings_observe::figures;
 use starlings_plan::PLANS;
 use starlings_topology::TOPOLOGIES;
 use starlings_transport::TRANSPORTS;
@@ -89,7 +90,9 @@ fn listing<B>(family: &'static str, entry: &'static Entry<B>) -> Listing {
 
 fn kind(kind: &ParamKind) -> String {
     match kind {
-        ParamKind::Float { min, max } => format!("number from {min} to {max}"),
+        ParamKind::Float { min, max } => {
+            format!("number from {} to {}", figures::number(*min), figures::number(*max))
+        }
         ParamKind::Integer { min, max } => format!("whole number from {min} to {max}"),
         ParamKind::Flag => "true or false".to_string(),
         ParamKind::Choice(words) => words.join(" | "),

@@ -100,7 +100,8 @@ fn repeats(bytes: u64) -> u32 {
 /// `4096`, `4KB`, `64MB`, `1GB`, by powers of two.
 fn size(text: &str) -> std::result::Result<u64, String> {
     let upper = text.trim().to_ascii_uppercase();
-    let units = [("KB", 10), ("MB", 20), ("GB", 30), ("K", 10), ("M", 20), ("G", 30), ("B", 0), ("", 0)];
+    let units =
+        [("KB", 10), ("MB", 20), ("GB", 30), ("K", 10), ("M", 20), ("G", 30), ("B", 0), ("", 0)];
     let found = units.iter().find_map(|(unit, shift)| {
         let number: u64 = upper.strip_suffix(unit)?.trim().parse().ok()?;
         number.checked_mul(1 << shift).filter(|bytes| (1..=1 << 40).contains(bytes))

@@ -6,8 +6,8 @@ use clap::Args;
 use serde_json::{Value, json};
 use starlings::observe::figures;
 use starlings::{
-    CheckpointStore, Column, ColumnKind, DataSpec, Encoding, Fault, LabelNeed, Predictor, Result, Role, Step,
-    Survey, Target, survey,
+    CheckpointStore, Column, ColumnKind, DataSpec, Encoding, Fault, LabelNeed, Predictor, Result,
+    Role, Step, Survey, Target, survey,
 };
 use std::path::{Path, PathBuf};
 
@@ -67,7 +67,10 @@ fn model(path: &Path) -> Result<Shown> {
         pair("parameters", short(&file.params)),
         pair("features", figures::count(schema.features as u64)),
         pair("target", target(&schema.target, schema.label.as_deref())),
-        pair("trained", format!("{} steps on {} workers, seed {}", origin.steps, origin.workers, origin.seed)),
+        pair(
+            "trained",
+            format!("{} steps on {} workers, seed {}", origin.steps, origin.workers, origin.seed),
+        ),
         pair("training rows", short(&json!(origin.metrics))),
         pair("test rows", short(&json!(origin.evaluation))),
         pair("data digest", &origin.data_digest),
@@ -132,7 +135,10 @@ fn whole(manifest: &starlings::Manifest, step: Step) -> Shown {
         "verified".to_string(),
     ]];
     rows.extend(
-        manifest.parts.iter().map(|part| vec![format!("    {}", part.name), figures::bytes(part.length)]),
+        manifest
+            .parts
+            .iter()
+            .map(|part| vec![format!("    {}", part.name), figures::bytes(part.length)]),
     );
     (value, table(&rows))
 }
@@ -169,7 +175,8 @@ fn data(what: &str, spec: &DataSpec) -> Result<Shown> {
     let mut text = table(&rows);
     if let (Target::Classes(classes), false) = (&schema.target, survey.class_rows.is_empty()) {
         let lines = classes.iter().zip(&survey.class_rows).take(SHOWN_MAX);
-        let lines: Vec<_> = lines.map(|(class, rows)| pair(&format!("  {class}"), figures::count(*rows))).collect();
+        let lines: Vec<_> =
+            lines.map(|(class, rows)| pair(&format!("  {class}"), figures::count(*rows))).collect();
         text += &format!("\nrows of each class\n{}{}", table(&lines), more(classes.len()));
     }
     Ok((value, text + &columns(&schema.columns)))

@@ -42,7 +42,8 @@ fn overview(listings: &[Listing]) -> String {
 }
 
 fn detail(listing: &Listing) -> String {
-    let mut text = format!("{}\n  {}\n  Reference: {}\n", listing.name, listing.summary, listing.reference);
+    let mut text =
+        format!("{}\n  {}\n  Reference: {}\n", listing.name, listing.summary, listing.reference);
     let words = |abilities: &[_]| json_words(&json!(abilities));
     if !listing.gives.is_empty() {
         text += &format!("  Gives: {}\n", words(&listing.gives));
@@ -50,15 +51,11 @@ fn detail(listing: &Listing) -> String {
     if !listing.needs.is_empty() {
         text += &format!("  Needs: {}\n", words(&listing.needs));
     }
-    let rows: Vec<Vec<String>> = listing
-        .params
-        .iter()
-        .map(|param| {
-            let default = param.default.map_or("required".to_string(), |it| format!("= {it}"));
-            vec![format!("    {}", param.name), default, param.help.to_string(), param.kind.clone()]
-        })
-        .collect();
-    text + &table(&rows)
+    for param in &listing.params {
+        let default = param.default.map_or(", required".to_string(), |it| format!(" = {it}"));
+        text += &format!("    {}{default}  ({})\n        {}\n", param.name, param.kind, param.help);
+    }
+    text
 }
 
 fn json_words(names: &serde_json::Value) -> String {

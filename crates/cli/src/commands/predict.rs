@@ -36,7 +36,8 @@ pub(super) fn run(arguments: &Arguments) -> Result<()> {
 
 fn csv(prediction: &Prediction) -> String {
     let class = (!prediction.classes.is_empty()).then(|| "class".to_string());
-    let header: Vec<String> = class.iter().chain(&prediction.names).map(|name| field(name)).collect();
+    let header: Vec<String> =
+        class.iter().chain(&prediction.names).map(|name| field(name)).collect();
     let mut text = header.join(",") + "\n";
     for (at, row) in prediction.values.chunks_exact(prediction.names.len().max(1)).enumerate() {
         let class = prediction.classes.get(at).map(|class| field(class));

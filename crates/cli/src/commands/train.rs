@@ -44,8 +44,9 @@ pub(crate) struct Arguments {
 
 pub(super) fn run(arguments: Arguments) -> Result<()> {
     let job = read(&arguments)?;
-    let screen = Arc::new(Screen::new(arguments.json));
     let out = arguments.out.unwrap_or_else(|| model_path(&arguments.job));
+    check_place(&out)?;
+    let screen = Arc::new(Screen::new(arguments.json));
     let options = TrainOptions {
         observer: screen.clone(),
         stop: signals::stop()?,
@@ -70,7 +71,7 @@ fn read(arguments: &Arguments) -> Result<Job> {
     let cannot = |error: std::io::Error| {
         Fault::caller(format!("cannot read the job file {}", path.display()))
             .caused_by(error)
-            .hint("`starlings train --help` shows a whole job file, and examples/ has more")
+            .hint("`starlings --help` shows a whole job file")
     };
     let text = std::fs::read_to_string(path).map_err(cannot)?;
     let folder = path.canonicalize().map_err(cannot)?.parent().map(Path::to_path_buf);
@@ -88,6 +89,23 @@ fn model_path(job: &Path) -> PathBuf {
     let mut name = stem.to_os_string();
     name.push(".safetensors");
     PathBuf::from(name)
+}
+
+/// A model that cannot be written should be found out before hours of training, not after.
+fn check_place(out: &Path) -> Result<()> {
+    let folder = out.parent().filter(|folder| !folder.as_os_str().is_empty());
+    if out.is_dir() {
+        return Err(Fault::caller(format!("--out {} is a folder", out.display()))
+            .hint("give the name of a file, such as model.safetensors"));
+    }
+    match folder.filter(|folder| !folder.is_dir()) {
+        Some(folder) => {
+            Err(Fault::caller(format!("the folder {} does not exist", folder.display()))
+                .during(format!("--out {}", out.display()))
+                .hint("make it first, or choose another place for the model"))
+        }
+        None => Ok(()),
+    }
 }
 
 /// What to do with the model.

@@ -1,1 +1,14 @@
-//! End-to-end tests
+//! The binary from the outside, as people and scripts use it: real processes, real files, real signals. Every
+//! child is killed when its test ends, and every wait has a deadline.
+
+#![expect(clippy::unwrap_used, reason = "all of this is test code, its shared functions too")]
+
+mod agreement;
+mod bad_input;
+mod bad_surroundings;
+mod examples;
+mod flock;
+mod interruption;
+mod killed_worker;
+mod program;
+mod round_trips;

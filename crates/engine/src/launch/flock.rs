@@ -120,10 +120,13 @@ impl Client<'_> {
                 self.stopped = true;
                 self.send(FromClient::Stop)?;
             }
-            if let Some(fault) = watch() {
-                return Err(fault);
-            }
-            let Some(message) = self.control.receive(Deadline::after_ms(100))? else { continue };
+            let Some(message) = self.control.receive(Deadline::after_ms(100))? else {
+                // Only in silence: what workers said before they ended goes first.
+                match watch() {
+                    Some(fault) => return Err(fault),
+                    None => continue,
+                }
+            };
             match message {
                 Message::ToClient(ToClient::Event(text)) => self.relay(read_event(&text)?),
                 Message::ToClient(ToClient::Model(bytes)) => self.finished = Some(unpack(&bytes.0)?),

@@ -1,9 +1,11 @@
 //! The full-pass solver: L-BFGS over all rows. Each step evaluates loss and gradient at the tensor `trial`;
 //! `apply` tells the optimiser, which moves `trial`. The optimiser lives in the model between steps.
 //!
-//! With `standardise` one step before the first sums x and x² of every feature. The optimiser then works
-//! in units of deviations, while `trial` and `weights` stay in the units of the data: kernels never
-//! touch a feature twice, and a saved model needs no scaling.
+//! One step before the first sums x and x² of every feature. The optimiser then works on features that are
+//! centred and divided by their deviation, which takes a fraction of the iterations where features are large
+//! or far from zero, while `trial` and `weights` stay in the units of the data: the objective is the same,
+//! kernels never touch a feature twice, and a saved model needs no scaling. With `standardise` the penalty
+//! counts in units of deviations as well.
 
 use super::objective::{self, Layout};
 use crate::optimisers::lbfgs::{Lbfgs, Limits, Told};
@@ -19,7 +21,9 @@ const VECTORS: [&str; 5] =
 const SEARCH: &str = "lbfgs.search";
 /// Pairs, iterations, iterations allowed, and whether deviations are still wanted.
 const COUNTERS: &str = "lbfgs.counters";
-/// The deviation of each feature.
+/// The mean and the deviation of each feature, one after the other.
+const MOMENTS: &str = "lbfgs.moments";
+/// The deviation of each feature, where the penalty counts in it.
 pub(super) const SCALE: &str = "scale";
 
 /// The full-pass solver.
@@ -46,7 +50,8 @@ impl FullPass {
         }
         model.set(SEARCH, zeros(&[2 + NUMBERS]));
         model.set(COUNTERS, Tensor::zeros(Kind::I64, &[4], Role::State));
-        model.i64_mut(COUNTERS).copy_from_slice(&[0, 0, iterations, i64::from(self.standardise)]);
+        model.i64_mut(COUNTERS).copy_from_slice(&[0, 0, iterations, 1]);
+        model.set(MOMENTS, zeros(&[2, layout.features]));
         if self.standardise {
             let ones = vec![1.0; layout.features];
             model.set(SCALE, Tensor::of(&[layout.features], ones, Role::Weight));
@@ -74,21 +79,17 @@ impl FullPass {
         moment: &Moment,
     ) -> Result<Outcome> {
         if wants_deviations(model) {
-            deviations(update.f64("moments"), moment.rows, model.f64_mut(SCALE));
-            model.i64_mut(COUNTERS)[3] = 0;
+            self.set_units(model, update.f64("moments"), moment.rows);
             return Ok(Outcome { iterations: Some(0), ..Outcome::default() });
         }
-        let width = model.get("weights").map_or(1, Tensor::width);
-        let scale = model.get(SCALE).map(|_| model.f64(SCALE).to_vec());
+        let units = self.units(model);
         let mut trial = std::mem::take(model.f64_mut("trial"));
         let mut gradient = update.f64("gradient").to_vec();
         let rows = 1.0 / moment.rows.max(1) as f64;
         gradient.iter_mut().for_each(|slope| *slope *= rows);
-        if let Some(scale) = &scale {
-            each_feature(scale, width, &mut trial, |weight, s| *weight *= s);
-            each_feature(scale, width, &mut gradient, |slope, s| *slope /= s);
-        }
-        let penalty = self.penalise(width, &trial, &mut gradient);
+        units.enter(&mut trial);
+        units.enter_gradient(&mut gradient);
+        let penalty = self.penalise(&units, &trial, &mut gradient);
         let value = update.f64("loss")[0] * rows + penalty;
 
         let mut optimiser = take(model);
@@ -97,13 +98,9 @@ impl FullPass {
         if told != Told::Searching {
             let weights = model.f64_mut("weights");
             weights.copy_from_slice(&optimiser.point);
-            if let Some(scale) = &scale {
-                each_feature(scale, width, weights, |weight, s| *weight /= s);
-            }
+            units.leave(weights);
         }
-        if let Some(scale) = &scale {
-            each_feature(scale, width, &mut trial, |weight, s| *weight /= s);
-        }
+        units.leave(&mut trial);
         let outcome = Outcome {
             objective: Some(optimiser.value),
             done: told == Told::Converged,
@@ -119,14 +116,79 @@ impl FullPass {
     }
 
     /// Adds the penalty's gradient and gives its value; the intercept is not penalised.
-    fn penalise(&self, width: usize, point: &[f64], gradient: &mut [f64]) -> f64 {
-        let penalised = point.len() - if self.intercept { width } else { 0 };
+    fn penalise(&self, units: &Units, point: &[f64], gradient: &mut [f64]) -> f64 {
         let mut squares = 0.0;
-        for (slope, weight) in gradient[..penalised].iter_mut().zip(&point[..penalised]) {
-            *slope += self.l2 * weight;
-            squares += weight * weight;
+        let rows = point.chunks_exact(units.width).zip(gradient.chunks_exact_mut(units.width));
+        for ((point, gradient), deviation) in rows.zip(&units.deviations) {
+            let unit = if self.standardise { 1.0 } else { 1.0 / deviation };
+            for (slope, value) in gradient.iter_mut().zip(point) {
+                *slope += self.l2 * value * unit * unit;
+                squares += (value * unit).powi(2);
+            }
         }
         0.5 * self.l2 * squares
+    }
+
+    fn set_units(&self, model: &mut Model, sums: &[f64], rows: u64) {
+        let (means, deviations) = means_and_deviations(sums, rows);
+        if self.standardise {
+            model.f64_mut(SCALE).copy_from_slice(&deviations);
+        }
+        *model.f64_mut(MOMENTS) = [means, deviations].concat();
+        model.i64_mut(COUNTERS)[3] = 0;
+    }
+
+    fn units(&self, model: &Model) -> Units {
+        let width = model.get("weights").map_or(1, Tensor::width);
+        let moments = model.f64(MOMENTS);
+        let (means, deviations) = moments.split_at(moments.len() / 2);
+        // Without an intercept there is nothing that could take up the means.
+        let means = if self.intercept { means.to_vec() } else { Vec::new() };
+        Units { width, means, deviations: deviations.to_vec() }
+    }
+}
+
+/// The optimiser's units: u = w·deviation, and the intercept as it is at the mean of all features.
+struct Units {
+    width: usize,
+    means: Vec<f64>,
+    deviations: Vec<f64>,
+}
+
+impl Units {
+    /// From the data's units to the optimiser's.
+    fn enter(&self, weights: &mut [f64]) {
+        self.shift(weights, 1.0);
+        self.each(weights, |weight, deviation| *weight *= deviation);
+    }
+
+    /// From the optimiser's units to the data's.
+    fn leave(&self, weights: &mut [f64]) {
+        self.each(weights, |weight, deviation| *weight /= deviation);
+        self.shift(weights, -1.0);
+    }
+
+    /// The chain rule for a gradient in the data's units.
+    fn enter_gradient(&self, gradient: &mut [f64]) {
+        let (features, intercept) = gradient.split_at_mut(self.deviations.len() * self.width);
+        for (row, mean) in features.chunks_exact_mut(self.width).zip(&self.means) {
+            row.iter_mut().zip(&*intercept).for_each(|(slope, constant)| *slope -= mean * constant);
+        }
+        self.each(features, |slope, deviation| *slope /= deviation);
+    }
+
+    /// Moves the intercept by the weights' scores of the mean.
+    fn shift(&self, weights: &mut [f64], sign: f64) {
+        let (features, intercept) = weights.split_at_mut(self.deviations.len() * self.width);
+        for (row, mean) in features.chunks_exact(self.width).zip(&self.means) {
+            intercept.iter_mut().zip(row).for_each(|(constant, weight)| *constant += sign * mean * weight);
+        }
+    }
+
+    fn each(&self, rows: &mut [f64], change: impl Fn(&mut f64, f64)) {
+        for (row, &deviation) in rows.chunks_exact_mut(self.width).zip(&self.deviations) {
+            row.iter_mut().for_each(|value| change(value, deviation));
+        }
     }
 }
 
@@ -159,23 +221,19 @@ fn moments(layout: Layout, batch: &Batch<'_>) -> Vec<f64> {
     sums
 }
 
-/// The deviation of each feature; one where a feature never varies.
-fn deviations(moments: &[f64], rows: u64, scale: &mut [f64]) {
+/// Mean and deviation of each feature; a feature that never varies has deviation one.
+fn means_and_deviations(sums: &[f64], rows: u64) -> (Vec<f64>, Vec<f64>) {
     let rows = rows.max(1) as f64;
-    let (first, second) = moments.split_at(scale.len());
-    for ((scale, sum), squares) in scale.iter_mut().zip(first).zip(second) {
-        let mean = sum / rows;
+    let (first, second) = sums.split_at(sums.len() / 2);
+    let means: Vec<f64> = first.iter().map(|sum| sum / rows).collect();
+    let deviations = means.iter().zip(second).map(|(mean, squares)| {
         let variance = squares / rows - mean * mean;
         // What is left of a constant after cancellation is rounding, not deviation.
         let varies = variance > 1e-12 * (squares / rows);
-        *scale = if varies { variance.sqrt() } else { 1.0 };
-    }
-}
-
-fn each_feature(scale: &[f64], width: usize, rows: &mut [f64], change: impl Fn(&mut f64, f64)) {
-    for (row, &scale) in rows.chunks_exact_mut(width).zip(scale) {
-        row.iter_mut().for_each(|value| change(value, scale));
-    }
+        if varies { variance.sqrt() } else { 1.0 }
+    });
+    let deviations = deviations.collect();
+    (means, deviations)
 }
 
 fn take(model: &mut Model) -> Lbfgs {

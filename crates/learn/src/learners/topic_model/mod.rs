@@ -99,6 +99,12 @@ impl TopicModel {
         Priors { topics: self.topics, alpha: self.alpha, beta: self.beta, words }
     }
 
+    /// One step counts the first assignment, then each slice of each sweep is a step.
+    fn steps(&self, facts: &Facts) -> u64 {
+        let sweeps = facts.epochs.unwrap_or(self.sweeps);
+        sweeps.saturating_mul(self.slices).saturating_add(1).min(i64::MAX as u64)
+    }
+
     /// Which documents of a shard a step sweeps.
     fn turn(&self, step: Step, documents: usize) -> std::ops::Range<usize> {
         let turn = (step.0 - 1) % self.slices;
@@ -151,13 +157,16 @@ impl Learner for TopicModel {
         NEEDS
     }
 
+    fn steps_max(&self, facts: &Facts) -> Option<u64> {
+        Some(self.steps(facts))
+    }
+
     fn init(&self, facts: &Facts, _: Place) -> Result<Model> {
         let words = facts.schema.features;
         if words == 0 || u32::try_from(words).is_err() {
             return Err(Fault::caller(format!("documents of {words} words have no topics")));
         }
-        let sweeps = facts.epochs.unwrap_or(self.sweeps);
-        let steps = sweeps.saturating_mul(self.slices).saturating_add(1).min(i64::MAX as u64);
+        let steps = self.steps(facts);
         let mut plan = Tensor::zeros(Kind::I64, &[1, 2], Role::State);
         plan.values = Values::I64(vec![steps as i64, facts.seed as i64]);
         let mut model = Model::new();

@@ -1,0 +1,175 @@
+//! Bad jobs and bad data: exit code 2, what is wrong, where, and what to do.
+
+use crate::program::{Ended, starlings};
+use tempfile::tempdir;
+
+const JOB: &str = "[data]\ntrain = 'data.csv'\nlabel = 'kind'\n[learner]\nname = 'logistic-regression'\n\
+                   [cluster]\nworkers = 2\n";
+const GOOD: &str = "width,height,kind\n1,2,x\n3,4,y\n5,6,x\n";
+
+/// Trains on a file with these lines.
+fn train(data: &str, sets: &[&str]) -> Ended {
+    let folder = tempdir().unwrap();
+    std::fs::write(folder.path().join("job.toml"), JOB).unwrap();
+    std::fs::write(folder.path().join("data.csv"), data).unwrap();
+    let mut arguments = vec!["train", "job.toml", "--json"];
+    for set in sets {
+        arguments.extend(["--set", set]);
+    }
+    let ended = starlings(folder.path(), &arguments);
+    assert_eq!(folder.path().join("job.safetensors").exists(), ended.code == Some(0));
+    ended
+}
+
+#[test]
+fn the_good_job_runs() {
+    train(GOOD, &[]).report();
+}
+
+#[test]
+fn a_missing_job_file_is_named() {
+    let folder = tempdir().unwrap();
+    starlings(folder.path(), &["train", "nowhere.toml"]).failed(2, &["nowhere.toml", "help:"]);
+}
+
+#[test]
+fn broken_toml_is_shown_with_its_line() {
+    let folder = tempdir().unwrap();
+    std::fs::write(folder.path().join("job.toml"), "[data]\ntrain = = 3\n").unwrap();
+    starlings(folder.path(), &["train", "job.toml"]).failed(2, &["job.toml", "line 2"]);
+}
+
+#[test]
+fn a_missing_data_file_is_named_with_its_neighbour() {
+    train(GOOD, &["data.train=data.cvs"]).failed(2, &["data.cvs", "data.csv"]);
+}
+
+#[test]
+fn a_wrong_column_gets_the_nearest_right_one() {
+    train(GOOD, &["data.label=knd"]).failed(2, &["data.csv", "'knd'", "did you mean 'kind'?"]);
+    train(GOOD, &["data.features=['widht']"]).failed(2, &["'widht'", "did you mean 'width'?"]);
+}
+
+#[test]
+fn a_ragged_row_is_named_by_file_and_line() {
+    train("width,height,kind\n1,2,x\n3,4\n", &[]).failed(2, &["data.csv, line 3", "2 fields"]);
+}
+
+#[test]
+fn missing_labels_are_named_by_row_and_column() {
+    for empty in ["", "NaN"] {
+        let data = format!("width,height,kind\n1,2,x\n3,4,{empty}\n");
+        train(&data, &[]).failed(2, &["data.csv, line 3", "'kind'", "label"]);
+    }
+}
+
+#[test]
+fn empty_data_are_refused() {
+    for data in ["", "width,height,kind\n"] {
+        train(data, &[]).failed(2, &["data.csv", "no rows"]);
+    }
+}
+
+#[test]
+fn misspelt_words_get_the_nearest_right_one() {
+    let slips = [
+        ("learner.name=logistic-regresion", "did you mean 'logistic-regression'?"),
+        ("learner.l3=1", "did you mean 'l2'?"),
+        ("cluster.wrkers=1", "did you mean 'workers'?"),
+        ("clustr.workers=1", "did you mean 'cluster'?"),
+        ("cluster.topology=rign", "did you mean 'ring'?"),
+        ("cluster.consistency=bps", "did you mean 'bsp'?"),
+        ("cluster.codec=hlf", "did you mean 'half'?"),
+        ("cluster.plan=data-paralel", "did you mean 'data-parallel'?"),
+        ("cluster.launcher=thread", "did you mean 'threads'?"),
+    ];
+    for (set, hint) in slips {
+        train(GOOD, &[set]).failed(2, &[hint]);
+    }
+}
+
+#[test]
+fn an_impossible_combination_says_why_and_what_would_work() {
+    train(GOOD, &["cluster.consistency=async"]).failed(
+        2,
+        &[
+            "needs all workers to finish a step together",
+            "consistency 'async' does not",
+            "choose",
+            "'bsp'",
+        ],
+    );
+    train(GOOD, &["cluster.plan=pipeline"])
+        .failed(2, &["plan 'pipeline' does not", "'data-parallel'"]);
+}
+
+#[test]
+fn values_out_of_range_are_refused() {
+    train(GOOD, &["learner.l2=-1"]).failed(2, &["l2", "-1"]);
+    train(GOOD, &["train.epochs=0"]).failed(2, &["epochs", "0"]);
+    train(GOOD, &["cluster.workers=0"]).failed(2, &["workers", "0"]);
+    train(GOOD, &["nonsense"]).failed(2, &["table.key=value"]);
+}
+
+#[test]
+fn wrong_flags_are_the_callers_to_mend() {
+    let folder = tempdir().unwrap();
+    for arguments in
+        [&["trian", "job.toml"][..], &["train"], &["bench", "all-reduce", "--bytes", "4XB"]]
+    {
+        let ended = starlings(folder.path(), arguments);
+        assert_eq!(ended.code, Some(2), "{ended:?}");
+        assert!(!ended.err.is_empty() && ended.out.is_empty());
+    }
+}
+
+#[test]
+fn a_file_that_is_no_model_is_refused() {
+    let folder = tempdir().unwrap();
+    std::fs::write(folder.path().join("x.safetensors"), "not a model").unwrap();
+    starlings(folder.path(), &["predict", "x.safetensors", "--data", "digits"])
+        .failed(2, &["x.safetensors"]);
+    starlings(folder.path(), &["predict", "y.safetensors", "--data", "digits"])
+        .failed(2, &["y.safetensors"]);
+}
+
+#[test]
+fn rows_that_do_not_fit_the_model_are_refused() {
+    let folder = tempdir().unwrap();
+    std::fs::write(folder.path().join("job.toml"), JOB).unwrap();
+    std::fs::write(folder.path().join("data.csv"), GOOD).unwrap();
+    starlings(folder.path(), &["train", "job.toml", "--json"]).report();
+    std::fs::write(folder.path().join("other.csv"), "width,depth\n1,2\n").unwrap();
+    let ended = starlings(folder.path(), &["predict", "job.safetensors", "--data", "other.csv"]);
+    ended.failed(2, &["other.csv", "'height'"]);
+}
+
+#[test]
+fn going_on_needs_a_checkpoint() {
+    let folder = tempdir().unwrap();
+    std::fs::write(folder.path().join("job.toml"), JOB).unwrap();
+    std::fs::write(folder.path().join("data.csv"), GOOD).unwrap();
+    starlings(folder.path(), &["train", "job.toml", "--resume"])
+        .failed(2, &["--resume", "[checkpoint]"]);
+    let kept = ["train", "job.toml", "--resume", "--set", "checkpoint.path=kept"];
+    starlings(folder.path(), &kept).failed(2, &["no checkpoint", "kept"]);
+}
+
+#[test]
+fn another_jobs_checkpoints_are_not_overwritten() {
+    let folder = tempdir().unwrap();
+    std::fs::write(folder.path().join("job.toml"), JOB).unwrap();
+    std::fs::write(folder.path().join("data.csv"), GOOD).unwrap();
+    let kept = [
+        "train",
+        "job.toml",
+        "--json",
+        "--set",
+        "checkpoint.path=kept",
+        "--set",
+        "checkpoint.every=1",
+    ];
+    starlings(folder.path(), &kept).report();
+    let other = [&kept[..], &["--set", "learner.l2=0.5"]].concat();
+    starlings(folder.path(), &other).failed(2, &["kept", "learner.parameters"]);
+}

@@ -1,0 +1,79 @@
+//! Every example runs.
+
+use crate::program::{example, starlings};
+use tempfile::tempdir;
+
+/// Runs an example, made smaller, and gives its report.
+fn runs(name: &str, smaller: &[&str]) -> serde_json::Value {
+    let folder = tempdir().unwrap();
+    let path = example(name);
+    let mut arguments = vec!["train", &path, "--json"];
+    for set in smaller {
+        arguments.extend(["--set", set]);
+    }
+    let report = starlings(folder.path(), &arguments).report();
+    assert!(report["objective"].as_f64().unwrap().is_finite());
+    assert!(folder.path().join(format!("{name}.safetensors")).exists());
+    report
+}
+
+#[test]
+fn no_example_is_forgotten_here() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples");
+    let names = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name());
+    let mut names: Vec<String> = names.filter_map(|name| name.into_string().ok()).collect();
+    names.retain(|name| name.ends_with(".toml"));
+    names.sort();
+    let tested = [
+        "boosted-stumps.toml",
+        "digits.toml",
+        "k-means.toml",
+        "parameter-server.toml",
+        "pipelined-perceptron.toml",
+        "ratings.toml",
+        "topics.toml",
+    ];
+    assert_eq!(names, tested);
+}
+
+#[test]
+fn k_means_finds_the_clouds() {
+    let data = "data.train=synthetic://blobs?rows=2000&features=8&centers=10&seed=1";
+    let report = runs("k-means", &[data]);
+    assert_eq!((&report["topology"], &report["workers"]), (&"tree".into(), &4.into()));
+    assert!(report["metrics"]["inertia"].as_f64().unwrap() > 0.0);
+}
+
+#[test]
+fn ratings_are_explained() {
+    let report = runs("ratings", &["train.epochs=5"]);
+    assert!(report["metrics"]["rmse"].as_f64().unwrap() < 0.6, "{report}");
+}
+
+#[test]
+fn boosted_stumps_beat_chance() {
+    let report = runs("boosted-stumps", &["learner.trees=20"]);
+    assert!(report["metrics"]["accuracy"].as_f64().unwrap() > 0.7, "{report}");
+}
+
+#[test]
+fn topics_beat_a_bag_of_all_words() {
+    let report = runs("topics", &["learner.sweeps=20"]);
+    // Without topics a word of the 300 would be as hard to guess as one of a few hundred.
+    assert!(report["metrics"]["perplexity"].as_f64().unwrap() < 200.0, "{report}");
+}
+
+#[test]
+fn a_pipeline_learns_digits() {
+    let report = runs("pipelined-perceptron", &[]);
+    assert_eq!(report["plan"], "pipeline");
+    assert!(report["evaluation"]["accuracy"].as_f64().unwrap() > 0.85, "{report}");
+}
+
+#[test]
+fn a_parameter_server_learns_digits_within_its_bound() {
+    let report = runs("parameter-server", &["train.epochs=10"]);
+    assert!(report["evaluation"]["accuracy"].as_f64().unwrap() > 0.9, "{report}");
+    // A worker may be `bound` steps ahead and working on the one after.
+    assert!(report["lead_max"].as_u64().unwrap() <= 4, "{report}");
+}

@@ -1,0 +1,57 @@
+//! Ctrl-C and SIGTERM: the step in progress ends, a checkpoint is written if wanted, nothing is half-written,
+//! and the way to go on is shown.
+
+use crate::program::{Ended, Running, nothing_is_half_written, starlings};
+use std::path::Path;
+use tempfile::tempdir;
+
+/// A job that goes on until someone stops it.
+const ENDLESS: &str = "[data]\ntrain = 'digits'\nlabel = 'class'\n\
+    [learner]\nname = 'logistic-regression'\nsolver = 'sgd'\nlearning_rate = 0.001\n\
+    [train]\nsteps = 1000000000\nbatch = 64\nseed = 3\n[cluster]\nworkers = 2\n";
+const KEPT: &str = "[checkpoint]\npath = 'kept'\nevery = '1h'\n";
+
+/// Starts the job, stops it after its first steps, and gives what it said.
+fn interrupted(folder: &Path, job: &str, launcher: &str, signal: &str) -> Ended {
+    std::fs::write(folder.join("job.toml"), job).unwrap();
+    let mut running =
+        Running::start(folder, &["train", "job.toml", "--json", "--launcher", launcher]);
+    running.event("step");
+    running.event("step");
+    running.signal(signal);
+    let ended = running.end();
+    nothing_is_half_written(folder);
+    assert!(!folder.join("job.safetensors").exists());
+    assert!(!ended.out.contains("\"event\":\"report\""));
+    ended
+}
+
+#[test]
+fn a_stopped_job_names_its_checkpoint_and_goes_on_from_it() {
+    for (launcher, signal) in [("threads", "INT"), ("processes", "TERM")] {
+        let folder = tempdir().unwrap();
+        let job = format!("{ENDLESS}{KEPT}");
+        let ended = interrupted(folder.path(), &job, launcher, signal);
+        ended.failed(130, &["kept", "--resume"]);
+        let cut = ended.events().into_iter().rfind(|event| event["event"] == "checkpoint").unwrap();
+        let step = cut["step"].as_u64().unwrap();
+        assert!(step > 0);
+
+        let steps = format!("train.steps={}", step + 20);
+        let shorter = ["train", "job.toml", "--json", "--set", &steps];
+        let resumed = starlings(folder.path(), &[&shorter[..], &["--resume"]].concat()).report();
+        assert_eq!(resumed["steps"], step + 20);
+        let other = tempdir().unwrap();
+        std::fs::write(other.path().join("job.toml"), ENDLESS).unwrap();
+        let undisturbed = starlings(other.path(), &shorter).report();
+        assert_eq!(resumed["digest"], undisturbed["digest"], "{launcher}");
+    }
+}
+
+#[test]
+fn a_stopped_job_without_checkpoints_ends_all_the_same() {
+    for (launcher, signal) in [("threads", "TERM"), ("processes", "INT")] {
+        let folder = tempdir().unwrap();
+        interrupted(folder.path(), ENDLESS, launcher, signal).failed(130, &["stopped"]);
+    }
+}

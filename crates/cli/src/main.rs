@@ -41,13 +41,16 @@ Exit codes: 0 done; 2 the caller must act; 3 the flock failed; 4 this machine fa
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
+    let silent = arguments.command.leaves_silently();
     let outcome = signals::files_may_be_refused()
         .and_then(|()| output::start_logging())
         .and_then(|()| commands::run(arguments.command));
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(fault) => {
-            output::complain(&format!("error: {fault}"));
+            if !(silent && fault.blame() == Blame::Interrupted) {
+                output::complain(&format!("error: {fault}"));
+            }
             ExitCode::from(code(&fault))
         }
     }

@@ -227,7 +227,9 @@ impl Store {
         Ok(steps)
     }
 
-    fn folder(&self, step: Step) -> PathBuf {
+    /// Where the checkpoint at a step is, or would be.
+    #[must_use]
+    pub fn folder(&self, step: Step) -> PathBuf {
         self.dir.join(format!("step-{:08}", step.0))
     }
 

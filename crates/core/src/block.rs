@@ -209,15 +209,15 @@ impl Rows {
         }
         let merged = match (&self.values, &other.values) {
             (Values::F32(a), Values::F32(b)) => {
-                let (index, values) = union(self, a, other, b);
+                let (index, values) = union(self, a, other, b, |a, b| a + b);
                 (index, Values::F32(values))
             }
             (Values::F64(a), Values::F64(b)) => {
-                let (index, values) = union(self, a, other, b);
+                let (index, values) = union(self, a, other, b, |a, b| a + b);
                 (index, Values::F64(values))
             }
             (Values::I64(a), Values::I64(b)) => {
-                let (index, values) = union(self, a, other, b);
+                let (index, values) = union(self, a, other, b, i64::wrapping_add);
                 (index, Values::I64(values))
             }
             _ => return Err(FoldError::Kind),
@@ -227,11 +227,12 @@ impl Rows {
     }
 }
 
-fn union<T: Copy + std::ops::Add<Output = T>>(
+fn union<T: Copy>(
     left: &Rows,
     a: &[T],
     right: &Rows,
     b: &[T],
+    add: impl Fn(T, T) -> T,
 ) -> (Vec<u32>, Vec<T>) {
     let width = left.width as usize;
     let mut index = Vec::with_capacity(left.index.len() + right.index.len());
@@ -249,7 +250,7 @@ fn union<T: Copy + std::ops::Add<Output = T>>(
             j += 1;
         } else {
             let pairs = a[i * width..(i + 1) * width].iter().zip(&b[j * width..(j + 1) * width]);
-            values.extend(pairs.map(|(a, b)| *a + *b));
+            values.extend(pairs.map(|(a, b)| add(*a, *b)));
             (i, j) = (i + 1, j + 1);
         }
     }
@@ -288,6 +289,18 @@ impl Block {
     /// A block of rows.
     pub fn rows(name: impl Into<String>, rows: Rows) -> Block {
         Block { name: name.into(), body: Body::Rows(rows) }
+    }
+
+    /// The numbers of a dense block of f64.
+    ///
+    /// # Panics
+    /// If it is another kind of block.
+    #[must_use]
+    pub fn f64s(&self) -> &[f64] {
+        match &self.body {
+            Body::Dense(Values::F64(values)) => values,
+            _ => panic!("'{}' is not a dense block of f64", self.name),
+        }
     }
 
     /// Bytes of its numbers as they are in memory.

@@ -11,9 +11,11 @@ use starlings_cluster::manifest::{Fingerprint, Manifest};
 use starlings_cluster::membership;
 use starlings_cluster::protocol::{FromClient, Message};
 use starlings_codec::Codec;
-use starlings_core::{Block, Body, Deadline, Epoch, Fault, Model, Result, Rows, Seat, Step, Update, Values};
+use starlings_core::{
+    Block, Body, Deadline, Entry, Epoch, Fault, Model, Params, Result, Rows, Seat, Step, Update, Values,
+};
 use starlings_data::{shard_rows, shard_start};
-use starlings_topology::Topology;
+use starlings_topology::{TOPOLOGIES, Topology};
 use starlings_transport::Ticket;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::ops::Range;
@@ -34,6 +36,25 @@ pub struct FlockOptions {
     pub codec: Arc<dyn Codec>,
     /// How long to wait for a peer that is alive but makes no progress.
     pub patience: Duration,
+}
+
+impl FlockOptions {
+    /// Joins the coordinator at `host:port` with a ticket; sums travel raw around a ring.
+    ///
+    /// # Errors
+    /// When the address is none.
+    pub fn new(coordinator: &str, ticket: Ticket) -> Result<FlockOptions> {
+        let entry = Entry::find("topology", TOPOLOGIES, "ring")?;
+        let topology = (entry.build)(&Params::defaults(entry.params)?)?.into();
+        let join = JoinOptions {
+            coordinator: crate::launch::flock::resolve(coordinator)?,
+            ticket,
+            host: crate::member::host_name(),
+            stop: crate::stop::Stop::new(),
+            patience: Duration::from_secs(30),
+        };
+        Ok(FlockOptions { join, topology, codec: raw(), patience: Duration::from_secs(600) })
+    }
 }
 
 /// A seat in a flock whose loop is the caller's own.

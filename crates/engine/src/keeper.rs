@@ -152,6 +152,7 @@ impl Keeper {
         // Nobody goes on before the checkpoint is complete: a crash later than this loses nothing of it.
         exchange.sum(vec![])?;
         (inner.kept, inner.next) = (Some(step), due_next(inner.every));
+        inner.newest = Some(inner.store.folder(step).display().to_string());
         Ok(event)
     }
 
@@ -185,7 +186,7 @@ impl Inner {
     }
 
     /// Seat 0 learns of all parts and completes the checkpoint.
-    fn gather(&mut self, step: Step, mut parts: Vec<PartInfo>) -> Result<Option<Event>> {
+    fn gather(&self, step: Step, mut parts: Vec<PartInfo>) -> Result<Option<Event>> {
         let (net, by) = (&self.post.net, Deadline::after(Duration::from_secs(60)));
         if net.seat() != Seat(0) {
             let bytes = postcard::to_stdvec(&parts).expect("plain data serialises");
@@ -215,7 +216,6 @@ impl Inner {
         };
         let committed = self.store.commit(&manifest)?;
         let path = committed.path.display().to_string();
-        self.newest = Some(path.clone());
         Ok(Some(Event::Checkpoint { step, path, bytes: committed.bytes }))
     }
 }

@@ -38,6 +38,12 @@ pub struct JoinOptions {
     pub patience: Duration,
 }
 
+/// This host's name, for reports.
+#[must_use]
+pub fn host_name() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
+
 /// What the coordinator has ordered.
 #[derive(Default)]
 struct Orders {

@@ -32,12 +32,14 @@ pub(super) fn run(arguments: &Arguments) -> Result<()> {
     let address = resolve(&arguments.listen)?;
     let coordinator = Coordinator::bind(address, arguments.tls, MembershipOptions::default())?;
     coordinator.ticket().save(&arguments.ticket)?;
-    let (address, ticket) = (coordinator.address(), arguments.ticket.display());
+    // Whole, because a job file's paths are relative to the job file and not to this folder.
+    let (address, path) = (coordinator.address(), arguments.ticket.canonicalize()?);
+    let ticket = path.display();
     say(&format!(
         "listening on {address}; the ticket is {ticket}\n\n\
          Next, on each host: starlings worker --join {address} --ticket {ticket}\n\
          Then: starlings train JOB.toml --launcher flock --set cluster.coordinator={address} \
-         --set cluster.ticket=$PWD/{ticket}\n"
+         --set cluster.ticket={ticket}\n"
     ))?;
     coordinator.run(&|| stop.asked())
 }

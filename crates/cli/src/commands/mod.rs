@@ -27,6 +27,13 @@ pub(crate) enum Command {
     Bench(bench::Arguments),
 }
 
+impl Command {
+    /// Whether an interruption goes without saying: a launcher asked for it and tells its user itself.
+    pub(crate) fn leaves_silently(&self) -> bool {
+        matches!(self, Command::Worker(arguments) if arguments.quiet())
+    }
+}
+
 /// Does it.
 pub(crate) fn run(command: Command) -> Result<()> {
     match command {

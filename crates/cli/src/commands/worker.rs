@@ -33,6 +33,12 @@ pub(crate) struct Arguments {
     quiet: bool,
 }
 
+impl Arguments {
+    pub(super) fn quiet(&self) -> bool {
+        self.quiet
+    }
+}
+
 pub(super) fn run(arguments: Arguments) -> Result<()> {
     let options = JoinOptions {
         coordinator: resolve(&arguments.join)?,

@@ -59,3 +59,22 @@ fn a_killed_worker_is_named_and_the_job_goes_on_to_the_same_bits() {
         assert_eq!(resumed.report()["digest"], undisturbed.report()["digest"], "{topology}");
     }
 }
+
+#[test]
+fn a_frozen_worker_is_named_within_seconds() {
+    let folder = tempdir().unwrap();
+    std::fs::write(folder.path().join("job.toml"), JOB).unwrap();
+    let mut running = Running::start(folder.path(), &["train", "job.toml", "--json"]);
+    let mut victim = running.event("worker");
+    while victim["rank"] != 2 {
+        victim = running.event("worker");
+    }
+    running.event("checkpoint");
+    while running.event("step")["seconds"].as_f64().unwrap() < 0.5 {}
+    signal(victim["pid"].as_u64().unwrap(), "STOP");
+    let soon = Deadline::after_ms(10_000);
+    let ended = running.end();
+    assert!(!soon.passed(), "silence must be noticed within seconds");
+    ended.failed(3, &["rank 2", victim["host"].as_str().unwrap(), "nothing was heard", "--resume"]);
+    nothing_is_half_written(folder.path());
+}

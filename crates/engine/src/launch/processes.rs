@@ -57,7 +57,8 @@ pub(crate) fn with_children<T>(
     let mut children = Children::spawn(program, address, &path, workers)?;
     let result = client(address, &ticket, &mut || children.died_early());
     over.store(true, Ordering::Relaxed);
-    children.gather();
+    // After a failure a child may be frozen or cut off: it is not worth waiting for.
+    children.gather(Deadline::after_ms(if result.is_ok() { 5_000 } else { 500 }));
     // The coordinator's own result has reached us as the client's.
     let _ = server.join();
     result
@@ -93,8 +94,7 @@ impl Children {
     }
 
     /// Waits for the children to end, not for long.
-    fn gather(&mut self) {
-        let by = Deadline::after_ms(5_000);
+    fn gather(&mut self, by: Deadline) {
         for child in &mut self.children {
             while matches!(child.try_wait(), Ok(None)) && !by.passed() {
                 std::thread::sleep(Duration::from_millis(5));

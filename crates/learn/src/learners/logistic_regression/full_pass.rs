@@ -1,11 +1,11 @@
 //! The full-pass solver: L-BFGS over all rows. Each step evaluates loss and gradient at the tensor `trial`;
 //! `apply` tells the optimiser, which moves `trial`. The optimiser lives in the model between steps.
 //!
-//! One step before the first sums x and x² of every feature. The optimiser then works on features that are
-//! centred and divided by their deviation, which takes a fraction of the iterations where features are large
-//! or far from zero, while `trial` and `weights` stay in the units of the data: the objective is the same,
-//! kernels never touch a feature twice, and a saved model needs no scaling. With `standardise` the penalty
-//! counts in units of deviations as well.
+//! One step before the first sums x and x² of every feature. The optimiser then works on centred features, each
+//! divided by the square root of its curvature (its variance and the penalty), which takes a fraction of
+//! the iterations where features are large or far from zero. `trial` and `weights` stay in the units of the
+//! data: the objective is the same, kernels never touch a feature twice, and a saved model needs no scaling.
+//! With `standardise` the penalty counts in units of deviations.
 
 use super::objective::{self, Layout};
 use crate::optimisers::lbfgs::{Lbfgs, Limits, Told};
@@ -21,7 +21,7 @@ const VECTORS: [&str; 5] =
 const SEARCH: &str = "lbfgs.search";
 /// Pairs, iterations, iterations allowed, and whether deviations are still wanted.
 const COUNTERS: &str = "lbfgs.counters";
-/// The mean and the deviation of each feature, one after the other.
+/// The mean and the variance of each feature, one after the other.
 const MOMENTS: &str = "lbfgs.moments";
 /// The deviation of each feature, where the penalty counts in it.
 pub(super) const SCALE: &str = "scale";
@@ -119,8 +119,7 @@ impl FullPass {
     fn penalise(&self, units: &Units, point: &[f64], gradient: &mut [f64]) -> f64 {
         let mut squares = 0.0;
         let rows = point.chunks_exact(units.width).zip(gradient.chunks_exact_mut(units.width));
-        for ((point, gradient), deviation) in rows.zip(&units.deviations) {
-            let unit = if self.standardise { 1.0 } else { 1.0 / deviation };
+        for ((point, gradient), &unit) in rows.zip(&units.penalised) {
             for (slope, value) in gradient.iter_mut().zip(point) {
                 *slope += self.l2 * value * unit * unit;
                 squares += (value * unit).powi(2);
@@ -130,64 +129,81 @@ impl FullPass {
     }
 
     fn set_units(&self, model: &mut Model, sums: &[f64], rows: u64) {
-        let (means, deviations) = means_and_deviations(sums, rows);
+        let moments = means_and_variances(sums, rows);
         if self.standardise {
-            model.f64_mut(SCALE).copy_from_slice(&deviations);
+            let variances = &moments[moments.len() / 2..];
+            let scale = model.f64_mut(SCALE);
+            scale.iter_mut().zip(variances).for_each(|(scale, v)| *scale = deviation(*v));
         }
-        *model.f64_mut(MOMENTS) = [means, deviations].concat();
+        *model.f64_mut(MOMENTS) = moments;
         model.i64_mut(COUNTERS)[3] = 0;
     }
 
     fn units(&self, model: &Model) -> Units {
         let width = model.get("weights").map_or(1, Tensor::width);
         let moments = model.f64(MOMENTS);
-        let (means, deviations) = moments.split_at(moments.len() / 2);
+        let (means, variances) = moments.split_at(moments.len() / 2);
         // Without an intercept there is nothing that could take up the means.
         let means = if self.intercept { means.to_vec() } else { Vec::new() };
-        Units { width, means, deviations: deviations.to_vec() }
+        let classes = if width == 1 { 2.0 } else { width as f64 };
+        // How much of a feature's variance is curvature while all classes are still as likely.
+        let share = (classes - 1.0) / (classes * classes);
+        let curvature = |variance: f64| {
+            let unit = if self.standardise { deviation(variance) } else { 1.0 };
+            let curvature = (share * variance + self.l2 * unit * unit).sqrt();
+            (unit, if curvature > 0.0 { curvature } else { 1.0 })
+        };
+        let (penalised, scales): (Vec<f64>, Vec<f64>) = variances
+            .iter()
+            .map(|&variance| curvature(variance))
+            .map(|(unit, scale)| (unit / scale, scale))
+            .unzip();
+        Units { width, means, scales, penalised }
     }
 }
 
-/// The optimiser's units: u = w·deviation, and the intercept as it is at the mean of all features.
+/// The optimiser's units: u = w·scale, and the intercept as it is at the mean of all features.
 struct Units {
     width: usize,
     means: Vec<f64>,
-    deviations: Vec<f64>,
+    scales: Vec<f64>,
+    /// What the penalty squares is u times this.
+    penalised: Vec<f64>,
 }
 
 impl Units {
     /// From the data's units to the optimiser's.
     fn enter(&self, weights: &mut [f64]) {
         self.shift(weights, 1.0);
-        self.each(weights, |weight, deviation| *weight *= deviation);
+        self.each(weights, |weight, scale| *weight *= scale);
     }
 
     /// From the optimiser's units to the data's.
     fn leave(&self, weights: &mut [f64]) {
-        self.each(weights, |weight, deviation| *weight /= deviation);
+        self.each(weights, |weight, scale| *weight /= scale);
         self.shift(weights, -1.0);
     }
 
     /// The chain rule for a gradient in the data's units.
     fn enter_gradient(&self, gradient: &mut [f64]) {
-        let (features, intercept) = gradient.split_at_mut(self.deviations.len() * self.width);
+        let (features, intercept) = gradient.split_at_mut(self.scales.len() * self.width);
         for (row, mean) in features.chunks_exact_mut(self.width).zip(&self.means) {
             row.iter_mut().zip(&*intercept).for_each(|(slope, constant)| *slope -= mean * constant);
         }
-        self.each(features, |slope, deviation| *slope /= deviation);
+        self.each(features, |slope, scale| *slope /= scale);
     }
 
     /// Moves the intercept by the weights' scores of the mean.
     fn shift(&self, weights: &mut [f64], sign: f64) {
-        let (features, intercept) = weights.split_at_mut(self.deviations.len() * self.width);
+        let (features, intercept) = weights.split_at_mut(self.scales.len() * self.width);
         for (row, mean) in features.chunks_exact(self.width).zip(&self.means) {
             intercept.iter_mut().zip(row).for_each(|(constant, weight)| *constant += sign * mean * weight);
         }
     }
 
     fn each(&self, rows: &mut [f64], change: impl Fn(&mut f64, f64)) {
-        for (row, &deviation) in rows.chunks_exact_mut(self.width).zip(&self.deviations) {
-            row.iter_mut().for_each(|value| change(value, deviation));
+        for (row, &scale) in rows.chunks_exact_mut(self.width).zip(&self.scales) {
+            row.iter_mut().for_each(|value| change(value, scale));
         }
     }
 }
@@ -221,19 +237,23 @@ fn moments(layout: Layout, batch: &Batch<'_>) -> Vec<f64> {
     sums
 }
 
-/// Mean and deviation of each feature; a feature that never varies has deviation one.
-fn means_and_deviations(sums: &[f64], rows: u64) -> (Vec<f64>, Vec<f64>) {
+/// Means of all features, then their variances; a feature that never varies has variance zero.
+fn means_and_variances(sums: &[f64], rows: u64) -> Vec<f64> {
     let rows = rows.max(1) as f64;
     let (first, second) = sums.split_at(sums.len() / 2);
-    let means: Vec<f64> = first.iter().map(|sum| sum / rows).collect();
-    let deviations = means.iter().zip(second).map(|(mean, squares)| {
-        let variance = squares / rows - mean * mean;
-        // What is left of a constant after cancellation is rounding, not deviation.
-        let varies = variance > 1e-12 * (squares / rows);
-        if varies { variance.sqrt() } else { 1.0 }
+    let means = first.iter().map(|sum| sum / rows);
+    let variances = first.iter().zip(second).map(|(sum, squares)| {
+        let (mean, square) = (sum / rows, squares / rows);
+        let variance = square - mean * mean;
+        // What is left of a constant after cancellation is rounding.
+        if variance > 1e-12 * square { variance } else { 0.0 }
     });
-    let deviations = deviations.collect();
-    (means, deviations)
+    means.chain(variances).collect()
+}
+
+/// The unit of a feature; one for a feature that never varies.
+fn deviation(variance: f64) -> f64 {
+    if variance > 0.0 { variance.sqrt() } else { 1.0 }
 }
 
 fn take(model: &mut Model) -> Lbfgs {

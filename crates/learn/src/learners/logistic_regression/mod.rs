@@ -61,11 +61,11 @@ const PARAMS: &[Param] = &[
         default: Some("10"),
         help: "steps that lbfgs remembers",
     },
-    number("tolerance", (0.0, 1.0), "1e-6", "lbfgs stops when no slope is larger"),
+    number("tolerance", (0.0, 1.0), "1e-7", "lbfgs stops when no slope is larger"),
     Param {
         name: "max_iterations",
         kind: ParamKind::Integer { min: 0, max: 1_000_000_000 },
-        default: Some("100"),
+        default: Some("1000"),
         help: "lbfgs stops after this many iterations, unless the job sets epochs",
     },
     Param {

@@ -44,7 +44,23 @@ pub(crate) fn fix(root: &Path) -> Result<(), String> {
     let fixing =
         ["clippy", "--workspace", "--all-targets", "--fix", "--allow-dirty", "--allow-staged"];
     let _ = run.cargo("clippy --fix", &fixing, 20) && run.cargo("format", &["fmt", "--all"], 2);
+    run.check("table of combinations", write_combinations);
     run.finish()
+}
+
+/// The page of the book that a test compares with the catalogues.
+fn write_combinations(root: &Path) -> Result<(), String> {
+    const INTRODUCTION: &str = "# Combinations\n\n\
+        Which choices work together, and why the others do not: made by `cargo xtask fix` from what each entry \
+        gives and needs,\nand compared with the catalogues by a test. `starlings list combinations` prints it.\n\n";
+    let arguments = ["run", "--quiet", "--package", "starlings-cli", "--", "list", "combinations"];
+    let made = std::process::Command::new("cargo").args(arguments).current_dir(root).output();
+    let made = made.map_err(|error| format!("cargo: {error}"))?;
+    if !made.status.success() {
+        return Err(String::from_utf8_lossy(&made.stderr).into_owned());
+    }
+    let page = INTRODUCTION.to_string() + &String::from_utf8_lossy(&made.stdout);
+    std::fs::write(root.join("book/combinations.md"), page).map_err(|error| error.to_string())
 }
 
 /// Only the project's own rules.

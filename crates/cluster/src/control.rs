@@ -1,6 +1,6 @@
 //! A control link: whole messages over a link of frames, with a deadline on every call.
 
-use crate::protocol::{Assembler, Message, MESSAGE_BYTES_MAX, to_parts};
+use crate::protocol::{Assembler, MESSAGE_BYTES_MAX, Message, to_parts};
 use starlings_core::{Deadline, Fault, Result, Step};
 use starlings_transport::{Header, Lane, Link, LinkError};
 use std::sync::{Arc, Mutex};

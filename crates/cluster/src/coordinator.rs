@@ -5,7 +5,8 @@ use crate::bytes::Bytes;
 use crate::control::Control;
 use crate::membership::{Command, Event as Happening, Membership, Options, Verdict};
 use crate::protocol::{
-    Assignment, FromClient, FromWorker, MemberStatus, Message, Peer, Status, ToClient, ToWorker, Token,
+    Assignment, FromClient, FromWorker, MemberStatus, Message, Peer, Status, ToClient, ToWorker,
+    Token,
 };
 use crate::roster::{MemberId, MemberInfo, Standing};
 use starlings_core::{Blame, Deadline, Epoch, Event, Fault, FaultReport, Result};
@@ -105,7 +106,11 @@ impl Coordinator {
 }
 
 /// Lets callers in and starts a reader for each.
-fn accept_all(listener: &Listener, sender: &SyncSender<Input>, over: &std::sync::atomic::AtomicBool) {
+fn accept_all(
+    listener: &Listener,
+    sender: &SyncSender<Input>,
+    over: &std::sync::atomic::AtomicBool,
+) {
     let mut count = 0;
     while !over.load(std::sync::atomic::Ordering::Relaxed) {
         let Ok(Some((link, _, from))) = listener.accept(Deadline::after(TICK)) else { continue };
@@ -164,7 +169,10 @@ struct Desk {
 impl Desk {
     fn new(ticket: Ticket, authority: Option<JobAuthority>, options: Options) -> Desk {
         let secret = blake3::derive_key("starlings peer token 1", ticket.token.reveal().as_bytes());
-        #[expect(clippy::disallowed_methods, reason = "the coordinator's shell gives the machine its time")]
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "the coordinator's shell gives the machine its time"
+        )]
         let begun = Instant::now();
         Desk {
             membership: Membership::new(options),
@@ -314,7 +322,10 @@ impl Desk {
             pid: placed.info.pid,
             standing: standing(&placed.standing).to_string(),
             step: placed.progress.as_ref().map(|progress| progress.step),
-            phase: placed.progress.as_ref().map_or(String::new(), |progress| progress.phase.clone()),
+            phase: placed
+                .progress
+                .as_ref()
+                .map_or(String::new(), |progress| progress.phase.clone()),
         });
         Status {
             job_id: self.job.as_ref().map(|_| self.ticket.job),

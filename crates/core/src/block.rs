@@ -308,7 +308,9 @@ impl Block {
     pub fn bytes(&self) -> usize {
         match &self.body {
             Body::Dense(values) => values.len() * values.kind().bytes(),
-            Body::Rows(rows) => rows.index.len() * 4 + rows.values.len() * rows.values.kind().bytes(),
+            Body::Rows(rows) => {
+                rows.index.len() * 4 + rows.values.len() * rows.values.kind().bytes()
+            }
         }
     }
 

@@ -10,7 +10,10 @@ pub struct Deadline(Instant);
 impl Deadline {
     /// This long from now.
     #[must_use]
-    #[expect(clippy::disallowed_methods, reason = "the one door through which shells read the clock")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the one door through which shells read the clock"
+    )]
     pub fn after(wait: Duration) -> Deadline {
         Deadline(Instant::now() + wait)
     }
@@ -23,7 +26,10 @@ impl Deadline {
 
     /// What is left; `None` when it has passed.
     #[must_use]
-    #[expect(clippy::disallowed_methods, reason = "the one door through which shells read the clock")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the one door through which shells read the clock"
+    )]
     pub fn left(self) -> Option<Duration> {
         let left = self.0.saturating_duration_since(Instant::now());
         (!left.is_zero()).then_some(left)

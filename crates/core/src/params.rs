@@ -192,9 +192,24 @@ mod tests {
     use super::*;
 
     const DECLARED: &[Param] = &[
-        Param { name: "l2", kind: ParamKind::Float { min: 0.0, max: 1e9 }, default: Some("0.0"), help: "ridge" },
-        Param { name: "solver", kind: ParamKind::Choice(&["sgd", "adam"]), default: Some("sgd"), help: "how" },
-        Param { name: "k", kind: ParamKind::Integer { min: 1, max: 10 }, default: None, help: "clusters" },
+        Param {
+            name: "l2",
+            kind: ParamKind::Float { min: 0.0, max: 1e9 },
+            default: Some("0.0"),
+            help: "ridge",
+        },
+        Param {
+            name: "solver",
+            kind: ParamKind::Choice(&["sgd", "adam"]),
+            default: Some("sgd"),
+            help: "how",
+        },
+        Param {
+            name: "k",
+            kind: ParamKind::Integer { min: 1, max: 10 },
+            default: None,
+            help: "clusters",
+        },
     ];
 
     fn check(text: &str) -> Result<Params> {

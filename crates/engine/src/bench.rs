@@ -105,7 +105,10 @@ impl AllReduce {
             }
             let values = values_mut(&mut update);
             if values[0] != expected || values[count - 1] != expected {
-                return Err(Fault::peer(None, format!("a wrong sum: {} for {expected}", values[0])));
+                return Err(Fault::peer(
+                    None,
+                    format!("a wrong sum: {} for {expected}", values[0]),
+                ));
             }
             values.fill(mine);
         }
@@ -152,7 +155,9 @@ impl AllReduce {
 }
 
 fn update(values: Vec<f32>) -> Update {
-    Update { blocks: vec![Block { name: "sum".to_string(), body: Body::Dense(Values::F32(values)) }] }
+    Update {
+        blocks: vec![Block { name: "sum".to_string(), body: Body::Dense(Values::F32(values)) }],
+    }
 }
 
 fn values_mut(update: &mut Update) -> &mut [f32] {

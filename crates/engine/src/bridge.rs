@@ -96,7 +96,12 @@ impl Exchange for Replicated {
         Ok(std::mem::take(&mut self.agreed))
     }
 
-    fn finish(&mut self, moment: &Moment, mut update: Update, model: &mut Model) -> Result<Outcome> {
+    fn finish(
+        &mut self,
+        moment: &Moment,
+        mut update: Update,
+        model: &mut Model,
+    ) -> Result<Outcome> {
         let asks = match &mut self.world {
             None => {
                 update.blocks.push(self.asks_block());

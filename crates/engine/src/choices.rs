@@ -4,7 +4,7 @@ use crate::compat;
 use crate::job::{Choice, Job};
 use starlings_codec::{CODECS, Codec};
 use starlings_consistency::{GATES, Gate};
-use starlings_core::{Card, Entry, Params, ParamKind, Result};
+use starlings_core::{Card, Entry, ParamKind, Params, Result};
 use starlings_learn::{BuildLearner, LEARNERS, Learner};
 use starlings_plan::{PLANS, Plan};
 use starlings_topology::{TOPOLOGIES, Topology};
@@ -81,9 +81,12 @@ pub fn raw() -> Arc<dyn Codec> {
     (entry.build)(&params).expect("raw always builds").into()
 }
 
+/// How an entry of a family is built from checked parameters.
+type Build<T> = fn(&Params) -> Result<Box<T>>;
+
 fn built<T: ?Sized>(
     family: &'static str,
-    entries: &'static [Entry<fn(&Params) -> Result<Box<T>>>],
+    entries: &'static [Entry<Build<T>>],
     choice: &Choice,
 ) -> Result<(Card, Box<T>)> {
     let entry = Entry::find(family, entries, &choice.name)?;
@@ -98,7 +101,12 @@ fn learner_card(entry: &Entry<BuildLearner>, learner: &dyn Learner, params: &Par
         true => format!("{} ({})", entry.name, params.text("solver")),
         false => entry.name.to_string(),
     };
-    Card { family: "learner", name, gives: learner.gives().to_vec(), needs: learner.requires().to_vec() }
+    Card {
+        family: "learner",
+        name,
+        gives: learner.gives().to_vec(),
+        needs: learner.requires().to_vec(),
+    }
 }
 
 /// The cards of all learners, one for each solver where there are several.

@@ -49,13 +49,23 @@ pub struct Clock {
     told: Option<Instant>,
     pass_sum: f64,
     pass_count: u64,
+    iterations: u64,
 }
 
 impl Clock {
     /// A clock that starts now.
     #[must_use]
     pub fn start(seat: Seat, observer: Arc<dyn Observer>, whereabouts: Whereabouts) -> Clock {
-        Clock { seat, observer, whereabouts, begun: now(), told: None, pass_sum: 0.0, pass_count: 0 }
+        Clock {
+            seat,
+            observer,
+            whereabouts,
+            begun: now(),
+            told: None,
+            pass_sum: 0.0,
+            pass_count: 0,
+            iterations: 0,
+        }
     }
 
     /// Starts anew: loading is over, training begins.
@@ -114,13 +124,18 @@ impl Clock {
                 seconds: self.seconds(),
             });
         }
-        if walk.pass_complete() || last {
+        let complete = match outcome.iterations {
+            // Learners that count their own iterations may need several steps for one.
+            Some(iterations) => iterations > self.iterations,
+            None => walk.pass_complete(),
+        };
+        if complete || (last && outcome.iterations.is_none()) {
+            self.iterations = walk.passes();
             self.pass_done(walk, outcome);
         }
     }
 
     fn pass_done(&mut self, walk: &Walk, outcome: &Outcome) {
-        // Learners that count their own iterations may need several steps for one.
         let mean = (self.pass_count > 0).then(|| self.pass_sum / self.pass_count as f64);
         let objective = if outcome.iterations.is_some() { outcome.objective } else { mean };
         (self.pass_sum, self.pass_count) = (0.0, 0);

@@ -120,6 +120,7 @@ pub struct Desk {
     net: Arc<Net>,
     server: Option<JoinHandle<()>>,
     lead: Arc<AtomicU64>,
+    wired: Arc<AtomicU64>,
     speaks_for_process: bool,
     cpu_before: f64,
 }
@@ -160,11 +161,12 @@ impl Desk {
         } else {
             Box::new(replicated(&net, job, &choices, &assignment))
         };
+        let wired = Arc::new(AtomicU64::new(0));
         let wires: Box<dyn Wires + Send> = match stages {
             1 => Box::new(NoWires),
             _ => {
                 let pipeline = assignment.pipeline.clone();
-                Box::new(StageWires::new(net.clone(), raw(), pipeline, job.patience))
+                Box::new(StageWires::new(net.clone(), raw(), pipeline, job.patience, wired.clone()))
             }
         };
         let seat = net.seat();
@@ -186,6 +188,7 @@ impl Desk {
             net,
             server,
             lead,
+            wired,
             speaks_for_process: setup.speaks_for_process,
             cpu_before: process_cpu_seconds(),
         })
@@ -237,7 +240,8 @@ impl Desk {
         self.gather_stages(step)?;
         let cpu = process_cpu_seconds() - self.cpu_before;
         let cpu = if self.speaks_for_process { cpu } else { 0.0 };
-        let bytes = vec![self.net.bytes_sent() as f64, self.exchange.bytes_raw() as f64, cpu];
+        let raw = self.exchange.bytes_raw() + self.wired.load(Ordering::Relaxed);
+        let bytes = vec![self.net.bytes_sent() as f64, raw as f64, cpu];
         let sums = self.exchange.sum(bytes)?;
         let figures = Figures {
             steps: self.walk.steps(),
@@ -280,8 +284,9 @@ impl Desk {
         let world = f64::from(self.net.world());
         match words.iter().zip(&sums).all(|(word, sum)| word * world == *sum) {
             true => Ok(()),
-            false => Err(Fault::peer(None, "the replicas of the model differ at the end")
-                .hint("a machine computes wrongly, or a learner depends on its rank: compare digests")),
+            false => Err(Fault::peer(None, "the replicas of the model differ at the end").hint(
+                "a machine computes wrongly, or a learner depends on its rank: compare digests",
+            )),
         }
     }
 

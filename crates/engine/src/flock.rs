@@ -12,7 +12,8 @@ use starlings_cluster::membership;
 use starlings_cluster::protocol::{FromClient, Message};
 use starlings_codec::Codec;
 use starlings_core::{
-    Block, Body, Deadline, Entry, Epoch, Fault, Model, Params, Result, Rows, Seat, Step, Update, Values,
+    Block, Body, Deadline, Entry, Epoch, Fault, Model, Params, Result, Rows, Seat, Step, Update,
+    Values,
 };
 use starlings_data::{shard_rows, shard_start};
 use starlings_topology::{TOPOLOGIES, Topology};
@@ -74,7 +75,8 @@ impl Flock {
         let member = Member::join(&options.join)?;
         let group: Vec<Seat> = (0..member.net.world()).map(Seat).collect();
         let merger = |kind, codec| {
-            let (group, topology, patience) = (group.clone(), options.topology.clone(), options.patience);
+            let (group, topology, patience) =
+                (group.clone(), options.topology.clone(), options.patience);
             Merger::new(member.net.clone(), MergeOptions { kind, group, topology, codec, patience })
         };
         let (merger, exact) = (merger(1, options.codec.clone()), merger(2, raw()));
@@ -193,7 +195,8 @@ impl FlockHost {
         let serve = move || coordinator.run(&|| ended.load(Ordering::Relaxed));
         let server = std::thread::Builder::new().name("coordinator".to_string()).spawn(serve)?;
         let client = crate::launch::flock::call(address, &ticket)?;
-        let job = serde_json::to_string(&Order::Flock).map_err(|e| Fault::machine(e.to_string()))?;
+        let job =
+            serde_json::to_string(&Order::Flock).map_err(|e| Fault::machine(e.to_string()))?;
         let submit = FromClient::Submit { job, workers, survey: None };
         client.send(&Message::FromClient(submit), Deadline::after_ms(10_000))?;
         Ok(FlockHost { address, ticket, over, server: Some(server), _client: client })
@@ -217,7 +220,9 @@ impl FlockHost {
     /// The fault that ended it.
     pub fn wait(mut self) -> Result<()> {
         let ended = self.server.take().map(JoinHandle::join);
-        ended.map_or(Ok(()), |ended| ended.unwrap_or_else(|_| Err(Fault::machine("the coordinator panicked"))))
+        ended.map_or(Ok(()), |ended| {
+            ended.unwrap_or_else(|_| Err(Fault::machine("the coordinator panicked")))
+        })
     }
 }
 

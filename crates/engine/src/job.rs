@@ -86,8 +86,16 @@ const SECTIONS: &[&str] = &["data", "learner", "train", "cluster", "checkpoint"]
 const DATA_KEYS: &[&str] = &["train", "test", "label", "features", "format", "header", "delimiter"];
 const TRAIN_KEYS: &[&str] = &["epochs", "steps", "batch", "seed", "shards"];
 const CLUSTER_KEYS: &[&str] = &[
-    "launcher", "workers", "plan", "topology", "consistency", "codec", "threads", "patience_seconds",
-    "coordinator", "ticket",
+    "launcher",
+    "workers",
+    "plan",
+    "topology",
+    "consistency",
+    "codec",
+    "threads",
+    "patience_seconds",
+    "coordinator",
+    "ticket",
 ];
 const CHECKPOINT_KEYS: &[&str] = &["path", "every", "keep"];
 
@@ -201,7 +209,8 @@ fn override_key(table: &mut toml::Table, set: &str) -> Result<()> {
     }
     let value = value.trim();
     let parsed = format!("x = {value}").parse::<toml::Table>().ok().and_then(|mut t| t.remove("x"));
-    inner.insert(last.to_string(), parsed.unwrap_or_else(|| toml::Value::String(value.to_string())));
+    inner
+        .insert(last.to_string(), parsed.unwrap_or_else(|| toml::Value::String(value.to_string())));
     Ok(())
 }
 
@@ -377,7 +386,11 @@ mod tests {
         for (text, word, near) in [
             ("[dta]\n", "dta", "data"),
             ("[data]\ntrian = 'x'\n[learner]\nname='k-means'", "trian", "train"),
-            ("[data]\ntrain='x'\n[learner]\nname='x'\n[cluster]\ntopolgy='ring'", "topolgy", "topology"),
+            (
+                "[data]\ntrain='x'\n[learner]\nname='x'\n[cluster]\ntopolgy='ring'",
+                "topolgy",
+                "topology",
+            ),
         ] {
             let fault = parse(text, &[]).unwrap_err().to_string();
             assert!(fault.contains(word) && fault.contains(&format!("'{near}'")), "{fault}");

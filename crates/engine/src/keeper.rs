@@ -112,14 +112,18 @@ impl Keeper {
         let every = spec.every;
         let newest = resumed.map(|resumed| resumed.path.clone());
         let kept = resumed.map(|resumed| resumed.step);
-        Ok(Keeper { inner: Some(Inner { store, every, post, next: due_next(every), kept, newest }) })
+        Ok(Keeper {
+            inner: Some(Inner { store, every, post, next: due_next(every), kept, newest }),
+        })
     }
 
     /// Whether the clock says that a checkpoint is due. Seat 0 alone asks for one by time.
     #[must_use]
     pub fn due_by_time(&self) -> bool {
         self.inner.as_ref().is_some_and(|inner| {
-            matches!(inner.every, Every::Time(_)) && inner.post.net.seat() == Seat(0) && inner.next.passed()
+            matches!(inner.every, Every::Time(_))
+                && inner.post.net.seat() == Seat(0)
+                && inner.next.passed()
         })
     }
 
@@ -200,7 +204,10 @@ impl Inner {
             };
             let arrival = net.next(Lane::Control, wanted, by)?;
             let theirs: Vec<PartInfo> = postcard::from_bytes(&arrival.payload).map_err(|_| {
-                Fault::peer(Some(arrival.from), format!("{} sent a broken list of parts", arrival.from))
+                Fault::peer(
+                    Some(arrival.from),
+                    format!("{} sent a broken list of parts", arrival.from),
+                )
             })?;
             parts.extend(theirs);
         }

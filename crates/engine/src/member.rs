@@ -8,8 +8,8 @@ use starlings_cluster::control::Control;
 use starlings_cluster::protocol::{Assignment, FromWorker, Message, ToWorker};
 use starlings_core::{Blame, Deadline, Epoch, Fault, JobId, Result, Seat};
 use starlings_transport::{
-    Gatekeeper, Hello, Link, Listener, PROTOCOL_VERSION, Purpose, Security, Ticket, TlsIdentity, Token,
-    Verdict, connect,
+    Gatekeeper, Hello, Link, Listener, PROTOCOL_VERSION, Purpose, Security, Ticket, TlsIdentity,
+    Token, Verdict, connect,
 };
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
@@ -20,6 +20,8 @@ use std::time::Duration;
 const BEAT: Duration = Duration::from_millis(100);
 const SEND_MS: u64 = 2_000;
 const MODEL_MS: u64 = 60_000;
+/// How long the coordinator may take to say who fell; longer than its grace for an accused that still beats.
+const VERDICT_MS: u64 = 2_500;
 /// How long links to the other seats may take, from the moment all have their seats.
 const MESH_MS: u64 = 20_000;
 
@@ -85,7 +87,8 @@ impl Member {
         let home = SocketAddr::new(own_address(options.coordinator)?, 0);
         let listener = Listener::bind(home, &security, gatekeeper(door.clone()))?;
         let address = listener.local_addr().to_string();
-        let ready = FromWorker::Ready { host: options.host.clone(), pid: std::process::id(), address };
+        let ready =
+            FromWorker::Ready { host: options.host.clone(), pid: std::process::id(), address };
         send(&control, ready, SEND_MS)?;
         let (orders, whereabouts) = (Arc::new(Orders::default()), Whereabouts::default());
         let mut threads = vec![start_beating(&control, &orders, &whereabouts)?];
@@ -114,7 +117,6 @@ impl Member {
     }
 
     /// A handle that tells the coordinator things from another thread.
-    #[must_use]
     pub fn teller(&self) -> impl Fn(FromWorker) + Send + Sync + use<> {
         let control = self.control.clone();
         // A coordinator that is gone is noticed by the thread that hears orders.
@@ -131,14 +133,15 @@ impl Member {
             // Being asked to stop and having stopped is a job well done.
             Ok(()) => self.tell(FromWorker::Finished).and_then(|()| self.orders.last_word(60_000)),
             Err(fault) if fault.blame() == Blame::Interrupted => {
-                let told = self.tell(FromWorker::Finished).and_then(|()| self.orders.last_word(60_000));
+                let told =
+                    self.tell(FromWorker::Finished).and_then(|()| self.orders.last_word(60_000));
                 told.and(Err(fault))
             }
             Err(fault) => {
                 self.accuse(&fault);
                 let _ = self.tell(FromWorker::failed(&fault));
                 // The coordinator's last word goes to its client; this member names what it saw itself.
-                let _ = self.orders.last_word(2_500);
+                let _ = self.orders.last_word(VERDICT_MS);
                 Err(fault)
             }
         };
@@ -149,6 +152,23 @@ impl Member {
             let _ = thread.join();
         }
         result
+    }
+
+    /// A lost peer as the coordinator sees it. It has heard all survivors and knows who fell first, while this
+    /// member may only have seen another survivor leave.
+    #[must_use]
+    pub fn judged(&self, fault: Fault) -> Fault {
+        if !matches!(fault.blame(), Blame::Peer(_)) {
+            return fault;
+        }
+        self.accuse(&fault);
+        match self.orders.last_word(VERDICT_MS) {
+            Err(verdict) if matches!(verdict.blame(), Blame::Peer(Some(_))) => {
+                let agree = verdict.blame() == fault.blame();
+                if agree { fault } else { verdict.during(fault.message()) }
+            }
+            _ => fault,
+        }
     }
 
     fn accuse(&self, fault: &Fault) {
@@ -197,7 +217,9 @@ fn welcome(control: &Control) -> Result<Option<TlsIdentity>> {
         Some(Message::ToWorker(ToWorker::Welcome(None))) => Ok(None),
         Some(Message::ToWorker(ToWorker::Welcome(Some(bytes)))) => {
             let identity = serde_json::from_slice(&bytes.0);
-            identity.map(Some).map_err(|_| Fault::peer(None, "the coordinator sent broken credentials"))
+            identity
+                .map(Some)
+                .map_err(|_| Fault::peer(None, "the coordinator sent broken credentials"))
         }
         Some(_) => Err(Fault::peer(None, "the coordinator's first word was no welcome")),
         None => Err(Fault::peer(None, "the coordinator said nothing for ten seconds")),
@@ -259,7 +281,8 @@ fn mesh(
         version: PROTOCOL_VERSION,
     };
     for peer in assignment.roster.iter().filter(|peer| peer.seat < assignment.seat) {
-        let during = |fault: Fault| fault.during(format!("linking to {} on {}", peer.seat, peer.host));
+        let during =
+            |fault: Fault| fault.during(format!("linking to {} on {}", peer.seat, peer.host));
         let address: SocketAddr = peer.address.parse().map_err(|_| {
             during(Fault::peer(Some(peer.seat), format!("'{}' is no address", peer.address)))
         })?;
@@ -270,7 +293,8 @@ fn mesh(
         orders.check()?;
         if by.passed() {
             let missing = assignment.roster.iter().map(|peer| peer.seat);
-            let missing = missing.filter(|seat| *seat > assignment.seat && !links.contains_key(seat));
+            let missing =
+                missing.filter(|seat| *seat > assignment.seat && !links.contains_key(seat));
             let seat = missing.min();
             return Err(Fault::peer(seat, "not all workers linked up in time"));
         }

@@ -74,9 +74,10 @@ impl Merger {
         }
         let topology = self.topology.clone();
         let me = self.me;
-        let mut machine = Scheduled::new(update, self.codec.clone(), topology.grain(world), |chunks| {
-            moves(&topology.pattern(me, world, chunks), me, world)
-        });
+        let mut machine =
+            Scheduled::new(update, self.codec.clone(), topology.grain(world), |chunks| {
+                moves(&topology.pattern(me, world, chunks), me, world)
+            });
         let by = Deadline::after(self.patience);
         let mut commands = Vec::new();
         machine.on(Event::Begin, &mut commands);
@@ -122,9 +123,8 @@ impl Merger {
 
     /// The next frame of this sum. A peer may be one sum ahead: its frames wait in the lane.
     fn arrival(&mut self, count: Step, by: Deadline) -> Result<Event> {
-        let mine = |arrival: &Arrival| {
-            arrival.header.kind == self.kind && arrival.header.step == count
-        };
+        let mine =
+            |arrival: &Arrival| arrival.header.kind == self.kind && arrival.header.step == count;
         self.event(self.net.next(Lane::Exchange, mine, by)?)
     }
 
@@ -143,7 +143,10 @@ impl Merger {
         match machine.waiting() {
             Some((peer, chunk)) => {
                 let peer = self.group[peer.index()];
-                fault.during(format!("waiting for chunk {chunk} from {peer} on {}", self.net.host(peer)))
+                fault.during(format!(
+                    "waiting for chunk {chunk} from {peer} on {}",
+                    self.net.host(peer)
+                ))
             }
             None => fault,
         }

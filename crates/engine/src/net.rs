@@ -59,7 +59,11 @@ impl Net {
     ///
     /// # Errors
     /// When a thread cannot be started.
-    pub fn new(seat: Seat, hosts: Vec<String>, links: BTreeMap<Seat, Arc<dyn Link>>) -> Result<Net> {
+    pub fn new(
+        seat: Seat,
+        hosts: Vec<String>,
+        links: BTreeMap<Seat, Arc<dyn Link>>,
+    ) -> Result<Net> {
         let shared = Arc::new(Shared::default());
         let mut readers = Vec::new();
         for (&from, link) in &links {

@@ -22,8 +22,10 @@ use std::sync::Arc;
 /// Whatever ended the job before its end.
 pub fn serve(options: &JoinOptions) -> Result<()> {
     let member = Member::join(options)?;
-    let outcome = work(&member, options);
-    if let Err(fault) = &outcome {
+    let outcome = work(&member, options).map_err(|fault| member.judged(fault));
+    if let Err(fault) = &outcome
+        && fault.blame() != Blame::Interrupted
+    {
         let report = report(&member, fault);
         let _ = member.tell(FromWorker::event(&Event::Fault(report)));
     }

@@ -98,9 +98,10 @@ fn decode(arrival: Arrival, codecs: &Codecs) -> Result<Event, &'static str> {
         PULL => {
             let meta: PullMeta = postcard::from_bytes(&arrival.payload)
                 .map_err(|_| "a request that cannot be read")?;
-            let wanted = meta.wanted.into_iter().map(|(name, rows)| {
-                (name, rows.map_or(WantedRows::Owned, WantedRows::These))
-            });
+            let wanted = meta
+                .wanted
+                .into_iter()
+                .map(|(name, rows)| (name, rows.map_or(WantedRows::Owned, WantedRows::These)));
             let asks = Asks { strict: meta.strict, stop: meta.stop, cut: meta.cut };
             Ok(Event::Pull { from, step, wanted: wanted.collect(), asks })
         }
@@ -163,9 +164,13 @@ impl Client {
             let parts: Vec<Block> = update
                 .blocks
                 .iter()
-                .filter_map(|block| restrict(block, model.get(&block.name)?, owner, self.net.world()))
+                .filter_map(|block| {
+                    restrict(block, model.get(&block.name)?, owner, self.net.world())
+                })
                 .collect();
-            self.bytes_raw += parts.iter().map(|block| block.bytes() as u64).sum::<u64>();
+            if owner != self.net.seat() {
+                self.bytes_raw += parts.iter().map(|block| block.bytes() as u64).sum::<u64>();
+            }
             let meta = PushMeta { pass: moment.pass, seed: moment.seed, rows: moment.rows };
             self.net.send(owner, header, &write(meta, &parts, &*self.codecs.push), by)?;
         }
@@ -176,7 +181,13 @@ impl Client {
     ///
     /// # Errors
     /// A lost peer, an abort or the deadline.
-    pub fn pull(&mut self, step: Step, needs: &Needs, asks: Asks, model: &mut Model) -> Result<Pulled> {
+    pub fn pull(
+        &mut self,
+        step: Step,
+        needs: &Needs,
+        asks: Asks,
+        model: &mut Model,
+    ) -> Result<Pulled> {
         let by = Deadline::after(self.patience);
         let world = self.net.world();
         for owner in (0..world).map(Seat) {
@@ -191,13 +202,19 @@ impl Client {
             let arrival = self.net.next(Lane::Answer, |arrival| arrival.header.step == step, by)?;
             let from = arrival.from;
             let broken = |why: &str| {
-                Fault::peer(Some(from), format!("{from} on {} answered with {why}", self.net.host(from)))
+                Fault::peer(
+                    Some(from),
+                    format!("{from} on {} answered with {why}", self.net.host(from)),
+                )
             };
             let (meta, rows) =
                 read::<AnswerMeta>(&arrival.payload, &*self.codecs.pull).map_err(broken)?;
-            self.bytes_raw += rows.bytes() as u64;
+            if from != self.net.seat() {
+                self.bytes_raw += rows.bytes() as u64;
+            }
             for block in &rows.blocks {
-                let tensor = model.get_mut(&block.name).ok_or_else(|| broken("an unknown tensor"))?;
+                let tensor =
+                    model.get_mut(&block.name).ok_or_else(|| broken("an unknown tensor"))?;
                 let Body::Rows(rows) = &block.body else { return Err(broken("a dense block")) };
                 if !place(tensor, rows) {
                     return Err(broken("rows of another table"));

@@ -68,7 +68,8 @@ pub fn train(job: Job, options: Options) -> Result<Trained> {
 
 /// When the flock failed, says where to go on from.
 fn name_checkpoint(job: &Job, fault: Fault) -> Fault {
-    let Some(spec) = job.checkpoint.as_ref().filter(|_| matches!(fault.blame(), Blame::Peer(_))) else {
+    let Some(spec) = job.checkpoint.as_ref().filter(|_| matches!(fault.blame(), Blame::Peer(_)))
+    else {
         return fault;
     };
     let newest = Store::new(&spec.path, spec.keep).and_then(|store| store.steps()).ok();
@@ -120,8 +121,10 @@ impl Task {
         }
         match store.latest(&fingerprint)? {
             Some(complete) => Ok(Some(complete)),
-            None => Err(Fault::caller(format!("there is no checkpoint in {}", spec.path.display()))
-                .hint("leave out --resume to start from the beginning")),
+            None => {
+                Err(Fault::caller(format!("there is no checkpoint in {}", spec.path.display()))
+                    .hint("leave out --resume to start from the beginning"))
+            }
         }
     }
 
@@ -153,7 +156,12 @@ impl Task {
     ///
     /// # Errors
     /// When seat 0 brought no model.
-    pub fn trained(&self, survey: Survey, finished: Finished, loading: Duration) -> Result<Trained> {
+    pub fn trained(
+        &self,
+        survey: Survey,
+        finished: Finished,
+        loading: Duration,
+    ) -> Result<Trained> {
         let model = finished.model.ok_or_else(|| Fault::peer(None, "rank 0 brought no model"))?;
         Ok(Trained {
             model: weights(&model),

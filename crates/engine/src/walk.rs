@@ -82,7 +82,7 @@ impl Walk {
     /// Whether the last step completed a pass.
     #[must_use]
     pub fn pass_complete(&self) -> bool {
-        self.next % self.steps_a_pass == 0
+        self.next.is_multiple_of(self.steps_a_pass)
     }
 
     /// Steps at most, where known.

@@ -6,6 +6,7 @@ use starlings_core::{Deadline, Fault, Kind, Result, Seat, Step, Values};
 use starlings_learn::Wires;
 use starlings_transport::{Header, Lane};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// The wires of one seat.
@@ -14,18 +15,21 @@ pub struct StageWires {
     codec: Arc<dyn Codec>,
     pipeline: Vec<Seat>,
     patience: Duration,
+    bytes_raw: Arc<AtomicU64>,
 }
 
 impl StageWires {
-    /// The wires of this seat's pipeline; numbers travel by `codec`, which must be exact.
+    /// The wires of this seat's pipeline; numbers travel by `codec`, which must be exact. `bytes_raw` counts
+    /// what they have in memory.
     #[must_use]
     pub fn new(
         net: Arc<Net>,
         codec: Arc<dyn Codec>,
         pipeline: Vec<Seat>,
         patience: Duration,
+        bytes_raw: Arc<AtomicU64>,
     ) -> StageWires {
-        StageWires { net, codec, pipeline, patience }
+        StageWires { net, codec, pipeline, patience, bytes_raw }
     }
 
     fn seat(&self, stage: u32) -> Result<Seat> {
@@ -45,6 +49,7 @@ impl Wires for StageWires {
         let header = Header { lane: Lane::Wire, kind, step: Step(0), tag: values.len() as u32 };
         let mut bytes = Vec::new();
         self.codec.encode(&values, 0, values.len(), &mut bytes);
+        self.bytes_raw.fetch_add((values.len() * values.kind().bytes()) as u64, Ordering::Relaxed);
         let by = Deadline::after(self.patience);
         self.net
             .send(self.seat(stage)?, header, &bytes, by)
@@ -70,9 +75,7 @@ impl Wires for StageWires {
             return Err(broken());
         }
         let mut values = Values::zeros(kind, len);
-        self.codec
-            .decode(&arrival.payload, &mut values, 0..len, Put::Put)
-            .map_err(|_| broken())?;
+        self.codec.decode(&arrival.payload, &mut values, 0..len, Put::Put).map_err(|_| broken())?;
         Ok(values)
     }
 }

@@ -15,7 +15,8 @@ use starlings_learn::{Appetite, Outbox, Work};
 pub fn run(mut desk: Desk) -> Result<Finished> {
     desk.start()?;
     let (moments, place, stop) = (desk.moments, desk.place, desk.stop.clone());
-    let Desk { learner, exchange, dealer, model, memory, wires, walk, clock, keeper, .. } = &mut desk;
+    let Desk { learner, exchange, dealer, model, memory, wires, walk, clock, keeper, .. } =
+        &mut desk;
     let mut outbox = Outbox::new();
     while let Some(step) = walk.next_step() {
         // Data: leased shards, every row once a pass.
@@ -33,7 +34,8 @@ pub fn run(mut desk: Desk) -> Result<Finished> {
         let agreed = exchange.open(step, &needs, asks, model).map_err(|f| clock.during(f))?;
         if keeper.due(step, agreed) {
             clock.enter("the checkpoint", step);
-            let kept = keeper.keep(step, &mut **exchange, model, memory).map_err(|f| clock.during(f))?;
+            let kept =
+                keeper.keep(step, &mut **exchange, model, memory).map_err(|f| clock.during(f))?;
             clock.kept(kept);
         }
         if agreed.stop {
@@ -43,10 +45,12 @@ pub fn run(mut desk: Desk) -> Result<Finished> {
         // Learning: blocks are emitted, summed over the flock by topology × codec × transport, applied.
         clock.enter("computation", step);
         let wires = &mut **wires;
-        let mut work = Work { moment, place, model, batch: &batch, memory, wires, outbox: &mut outbox };
+        let mut work =
+            Work { moment, place, model, batch: &batch, memory, wires, outbox: &mut outbox };
         learner.contribute(&mut work).map_err(|f| clock.during(f))?;
         clock.enter("the merge", step);
-        let outcome = exchange.finish(&moment, outbox.take(), model).map_err(|f| clock.during(f))?;
+        let outcome =
+            exchange.finish(&moment, outbox.take(), model).map_err(|f| clock.during(f))?;
 
         // Observation.
         walk.done(step, moment.rows, &outcome);
@@ -58,7 +62,9 @@ pub fn run(mut desk: Desk) -> Result<Finished> {
 fn interrupted(step: Step, kept: Option<String>) -> Fault {
     let fault = Fault::interrupted(format!("stopped before {step}, as asked"));
     match kept {
-        Some(path) => fault.hint(format!("{path} is complete: the same command with --resume goes on")),
+        Some(path) => {
+            fault.hint(format!("{path} is complete: the same command with --resume goes on"))
+        }
         None => fault.hint("the job has no [checkpoint], so nothing was kept"),
     }
 }

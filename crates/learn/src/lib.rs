@@ -10,11 +10,9 @@ mod optimisers;
 mod outbox;
 mod wires;
 
-pub use learner::{
-    Appetite, Facts, Grade, Learner, Moment, Needs, Outcome, Place, Task, Work,
-};
-pub use learners::{k_means, matrix_factorisation};
+pub use learner::{Appetite, Facts, Grade, Learner, Moment, Needs, Outcome, Place, Task, Work};
 pub use learners::{BuildLearner, LEARNERS};
+pub use learners::{k_means, matrix_factorisation};
 pub use memory::{Cells, Memory};
 pub use outbox::Outbox;
 pub use wires::{NoWires, Wires};

@@ -46,7 +46,14 @@ pub struct ListedParam {
 }
 
 const FAMILIES: [&str; 8] = [
-    "learners", "plans", "topologies", "consistencies", "codecs", "transports", "launchers", "sources",
+    "learners",
+    "plans",
+    "topologies",
+    "consistencies",
+    "codecs",
+    "transports",
+    "launchers",
+    "sources",
 ];
 
 /// The entries of one family, or of all.
@@ -55,7 +62,9 @@ const FAMILIES: [&str; 8] = [
 /// An unknown family, with the nearest known one.
 pub fn list(family: Option<&str>) -> Result<Vec<Listing>> {
     if let Some(name) = family.filter(|name| !FAMILIES.contains(name)) {
-        return Err(Fault::caller(format!("there is no family '{name}'")).hint(suggestion(name, &FAMILIES)));
+        return Err(
+            Fault::caller(format!("there is no family '{name}'")).hint(suggestion(name, &FAMILIES))
+        );
     }
     let mut all = Vec::new();
     all.extend(LEARNERS.iter().map(|entry| listing("learners", entry)));

@@ -21,23 +21,24 @@ mod catalogue;
 mod predictor;
 mod training;
 
-pub use catalogue::{Listing, ListedParam, combinations_table, list};
+pub use catalogue::{ListedParam, Listing, combinations_table, list};
 pub use predictor::{Evaluation, Prediction, Predictor};
 pub use training::{TrainOptions, TrainedModel, train};
 
+pub use starlings_cluster::atomic::write_whole;
 pub use starlings_cluster::checkpoint::Store as CheckpointStore;
-pub use starlings_cluster::manifest::Manifest;
 pub use starlings_cluster::coordinator::Coordinator;
+pub use starlings_cluster::manifest::Manifest;
 pub use starlings_cluster::membership::Options as MembershipOptions;
 pub use starlings_cluster::model_file::{self, ModelFile};
-pub use starlings_cluster::atomic::write_whole;
 pub use starlings_cluster::protocol::{MemberStatus, Status};
 pub use starlings_core::{
-    Blame, Block, Body, Deadline, Event, Fault, FaultReport, Kind, Model, Report, Result, Rng, Role, Rows,
-    Seat, Step, Tensor, Update, Values, nearest, suggestion,
+    Blame, Block, Body, Deadline, Event, Fault, FaultReport, Kind, Model, Report, Result, Rng,
+    Role, Rows, Seat, Step, Tensor, Update, Values, nearest, suggestion,
 };
 pub use starlings_data::{
-    Column, ColumnKind, ColumnRef, DataSpec, Encoding, LabelNeed, Schema, Source, Survey, Target, survey,
+    Column, ColumnKind, ColumnRef, DataSpec, Encoding, LabelNeed, Schema, Source, Survey, Target,
+    survey,
 };
 pub use starlings_engine::bench::{AllReduce, Timing};
 pub use starlings_engine::choices::Choices;

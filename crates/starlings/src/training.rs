@@ -55,7 +55,6 @@ pub struct TrainedModel {
 /// A bad job or bad data, a lost worker, a failing disk, or an interruption; see
 /// [`Fault::blame`](starlings_core::Fault::blame).
 pub fn train(job: Job, options: TrainOptions) -> Result<TrainedModel> {
-    // A test set that cannot be read should be found before training, not after it.
     let faults: Arc<Mutex<Vec<_>>> = Arc::default();
     let (told, observer) = (faults.clone(), options.observer.clone());
     let observing = move |event: Event| {
@@ -71,6 +70,12 @@ pub fn train(job: Job, options: TrainOptions) -> Result<TrainedModel> {
         program: options.program.clone(),
     };
     let choices = Choices::of(&job)?;
+    if let Some(test) = &job.test {
+        // A test set that cannot be read should be found before training, not after it.
+        let learner = &choices.learner;
+        starlings_data::survey(test, learner.encoding(), learner.label())
+            .map_err(|fault| fault.during("[data] test"))?;
+    }
     let trained = starlings_engine::train::train(job.clone(), engine_options)?;
     let mut file = model_file(&job, &choices, &trained, options.created);
     let mut report = report(&job, &trained);

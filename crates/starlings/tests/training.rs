@@ -76,7 +76,8 @@ fn same_objective(text: &str) {
     let alone = report(text, &["cluster.workers=1"]);
     assert!(alone.objective.is_finite());
     for workers in ["cluster.workers=2", "cluster.workers=4"] {
-        for topology in ["cluster.topology=ring", "cluster.topology=tree", "cluster.topology=star"] {
+        for topology in ["cluster.topology=ring", "cluster.topology=tree", "cluster.topology=star"]
+        {
             let together = report(text, &[workers, topology]);
             let (a, b) = (alone.objective, together.objective);
             assert!(close(a, b), "{workers} {topology}: {a} alone, {b} together");
@@ -136,7 +137,12 @@ fn a_pipeline_of_two_stages_equals_the_whole_perceptron() {
     let stages = ["cluster.plan.name=pipeline", "cluster.plan.stages=2"];
     for workers in ["cluster.workers=2", "cluster.workers=4"] {
         let cut = report(PERCEPTRON, &[&stages[..], &[workers]].concat());
-        assert!(close(whole.objective, cut.objective), "{workers}: {} {}", whole.objective, cut.objective);
+        assert!(
+            close(whole.objective, cut.objective),
+            "{workers}: {} {}",
+            whole.objective,
+            cut.objective
+        );
     }
 }
 
@@ -167,7 +173,12 @@ fn stale_and_asynchronous_servers_learn_and_keep_their_bound() {
 #[test]
 fn topic_counts_are_served_without_a_barrier() {
     let alone = report(TOPICS, &["cluster.workers=1", "train.epochs=20"]);
-    let sets = ["cluster.workers=2", "cluster.topology=star", "cluster.consistency=ssp", "train.epochs=20"];
+    let sets = [
+        "cluster.workers=2",
+        "cluster.topology=star",
+        "cluster.consistency=ssp",
+        "train.epochs=20",
+    ];
     let served = report(TOPICS, &sets);
     let ratio = served.objective / alone.objective;
     assert!((0.95..1.05).contains(&ratio), "{ratio}");
@@ -175,7 +186,8 @@ fn topic_counts_are_served_without_a_barrier() {
 
 #[test]
 fn half_precision_halves_the_bytes_and_still_learns() {
-    let sets = ["learner.solver=sgd", "train.epochs=5", "cluster.workers=2", "learner.learning_rate=0.01"];
+    let sets =
+        ["learner.solver=sgd", "train.epochs=5", "cluster.workers=2", "learner.learning_rate=0.01"];
     let raw = report(DIGITS, &sets);
     for format in ["fp16", "bf16"] {
         let format = format!("cluster.codec.format={format}");
@@ -188,7 +200,8 @@ fn half_precision_halves_the_bytes_and_still_learns() {
 #[test]
 fn impossible_combinations_are_refused_with_what_would_work() {
     let refusal = |sets: &[&str]| {
-        let fault = job(DIGITS, sets).and_then(|job| train(job, TrainOptions::default()).map(|_| ()));
+        let fault =
+            job(DIGITS, sets).and_then(|job| train(job, TrainOptions::default()).map(|_| ()));
         let fault = fault.unwrap_err();
         assert_eq!(fault.blame(), Blame::Caller);
         fault.to_string()
@@ -248,7 +261,10 @@ fn an_interrupted_job_resumes_to_the_same_bits() {
 
 #[test]
 fn served_and_remembering_jobs_resume_to_the_same_bits() {
-    interrupted_then_resumed_gives_the_same_bits(RATINGS, &["cluster.workers=2", "cluster.topology=star"]);
+    interrupted_then_resumed_gives_the_same_bits(
+        RATINGS,
+        &["cluster.workers=2", "cluster.topology=star"],
+    );
     interrupted_then_resumed_gives_the_same_bits(TOPICS, &["cluster.workers=2"]);
     let stages = ["cluster.plan.name=pipeline", "cluster.plan.stages=2", "cluster.workers=2"];
     interrupted_then_resumed_gives_the_same_bits(PERCEPTRON, &stages);
@@ -260,7 +276,8 @@ fn another_jobs_checkpoints_are_left_alone() {
     let path = format!("checkpoint.path={}", folder.path().display());
     let kept = ["cluster.workers=2", path.as_str(), "checkpoint.every=2"];
     train(job(K_MEANS, &kept).unwrap(), TrainOptions::default()).unwrap();
-    let fault = train(job(STUMPS, &kept).unwrap(), TrainOptions::default()).map(|_| ()).unwrap_err();
+    let fault =
+        train(job(STUMPS, &kept).unwrap(), TrainOptions::default()).map(|_| ()).unwrap_err();
     assert_eq!(fault.blame(), Blame::Caller);
     assert!(fault.to_string().contains("another job"), "{fault}");
 }
@@ -269,5 +286,49 @@ fn another_jobs_checkpoints_are_left_alone() {
 fn the_committed_table_of_combinations_is_true() {
     let committed = include_str!("../../../book/combinations.md");
     let (_, table) = committed.split_once("\n\n| learner").expect("the page has a table");
-    assert_eq!(format!("| learner{table}"), starlings::combinations_table(), "run `cargo xtask fix`");
+    assert_eq!(
+        format!("| learner{table}"),
+        starlings::combinations_table(),
+        "run `cargo xtask fix`"
+    );
+}
+
+#[test]
+fn every_combination_that_is_said_to_run_runs() {
+    let mut ran = 0;
+    for (names, verdict) in starlings_engine::choices::combinations() {
+        let [learner, plan, topology, consistency, codec] = &names[..] else { panic!("{names:?}") };
+        let (name, solver) = learner.split_once(" (").unwrap_or((learner, ""));
+        let text = [DIGITS, K_MEANS, RATINGS, STUMPS, TOPICS, PERCEPTRON]
+            .into_iter()
+            .find(|text| text.contains(&format!("name = '{name}'")))
+            .unwrap_or_else(|| panic!("no small job for {name}"));
+        let mut sets: Vec<String> = [
+            ("cluster.plan", plan),
+            ("cluster.topology", topology),
+            ("cluster.consistency", consistency),
+            ("cluster.codec", codec),
+        ]
+        .into_iter()
+        .map(|(key, word)| format!("{key}={word}"))
+        .collect();
+        sets.extend(["cluster.workers=2".to_string(), "train.steps=3".to_string()]);
+        if !solver.is_empty() {
+            sets.push(format!("learner.solver={}", solver.trim_end_matches(')')));
+        }
+        let sets: Vec<&str> = sets.iter().map(String::as_str).collect();
+        let job = job(text, &sets).unwrap();
+        let outcome = train(job, TrainOptions::default()).map(|trained| trained.report.steps);
+        match verdict {
+            Ok(()) => {
+                assert_eq!(outcome.unwrap_or_else(|fault| panic!("{names:?}: {fault}")), 3);
+                ran += 1;
+            }
+            Err(said) => {
+                let fault = outcome.expect_err("the table says it makes no sense");
+                assert_eq!((fault.blame(), fault.message()), (Blame::Caller, said.message()));
+            }
+        }
+    }
+    assert!(ran > 50, "only {ran} combinations ran");
 }

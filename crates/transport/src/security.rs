@@ -66,7 +66,7 @@ pub fn check_bind(address: SocketAddr, security: &Security, has_token: bool) -> 
         false => Fault::caller(format!("{refused}, and the connection is not protected"))
             .hint("add --tls, or listen on 127.0.0.1"),
         true => Fault::caller(format!("{refused}, and no token is set"))
-            .hint("add --token-file, or listen on 127.0.0.1"),
+            .hint("add --ticket, or listen on 127.0.0.1"),
     })
 }
 

@@ -13,7 +13,8 @@ Families: learners, plans, topologies, consistencies, codecs, transports, launch
 Examples:
   starlings list                    everything, one line each
   starlings list learners           with parameters, defaults and references
-  starlings list topologies --json")]
+  starlings list topologies --json
+  starlings list combinations       which choices work together, and why the others do not")]
 pub(crate) struct Arguments {
     /// One family, in detail
     family: Option<String>,
@@ -23,6 +24,9 @@ pub(crate) struct Arguments {
 }
 
 pub(super) fn run(arguments: &Arguments) -> Result<()> {
+    if arguments.family.as_deref() == Some("combinations") {
+        return say(&starlings::combinations_table());
+    }
     let listings = starlings::list(arguments.family.as_deref())?;
     if arguments.json {
         return say_json(&json!(listings));

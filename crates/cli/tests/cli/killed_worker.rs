@@ -33,7 +33,8 @@ fn a_killed_worker_is_named_and_the_job_goes_on_to_the_same_bits() {
         assert!(!soon.passed(), "a death must be noticed within seconds");
 
         let host = victim["host"].as_str().unwrap();
-        ended.failed(3, &["rank 1", host, "step", "checkpoint", "kept", "--resume"]);
+        let lost = format!("error: rank 1 on {host} (process {}) was lost in step", victim["pid"]);
+        ended.failed(3, &[&lost, "last complete checkpoint", "kept", "--resume"]);
         let faults: Vec<Value> =
             ended.events().into_iter().filter(|event| event["event"] == "fault").collect();
         for survivor in [0, 2] {

@@ -33,7 +33,8 @@ pub fn cut(update: &Update, grain: usize) -> Vec<Vec<Part>> {
     for (block, content) in update.blocks.iter().enumerate() {
         match &content.body {
             Body::Dense(values) => {
-                let place = Place { block, before, width: values.kind().bytes(), len: values.len() };
+                let place =
+                    Place { block, before, width: values.kind().bytes(), len: values.len() };
                 spread_dense(&mut cut, place, bytes);
                 before += values.len() * values.kind().bytes();
             }
@@ -78,7 +79,6 @@ fn dense_bytes(block: &Block) -> usize {
         Body::Rows(_) => 0,
     }
 }
-
 
 #[cfg(test)]
 mod tests {

@@ -272,15 +272,18 @@ fn decode_part<'a>(
     match &mut update.blocks[part.block].body {
         Body::Dense(values) => {
             let len = codec.encoded_len(values.kind(), part.to - part.from);
-            let (mine, rest) = bytes.split_at_checked(len).ok_or(Malformed("a chunk is too short"))?;
+            let (mine, rest) =
+                bytes.split_at_checked(len).ok_or(Malformed("a chunk is too short"))?;
             let how = if total { Put::Put } else { Put::Add };
             codec.decode(mine, values, part.from..part.to, how)?;
             Ok(rest)
         }
         Body::Rows(rows) => {
-            let (len, rest) = bytes.split_first_chunk::<4>().ok_or(Malformed("a chunk is too short"))?;
+            let (len, rest) =
+                bytes.split_first_chunk::<4>().ok_or(Malformed("a chunk is too short"))?;
             let len = u32::from_le_bytes(*len) as usize;
-            let (mine, rest) = rest.split_at_checked(len).ok_or(Malformed("a chunk is too short"))?;
+            let (mine, rest) =
+                rest.split_at_checked(len).ok_or(Malformed("a chunk is too short"))?;
             let theirs = codec.decode_rows(mine, rows)?;
             let (from, to) = (part.from as u32, part.to as u32);
             if theirs.index.iter().any(|row| !(from..to).contains(row)) {

@@ -243,7 +243,8 @@ impl Shard {
         wanted
             .iter()
             .map(|(name, rows)| {
-                let tensor = self.model.get(name).ok_or(format!("wants the unknown tensor '{name}'"))?;
+                let tensor =
+                    self.model.get(name).ok_or(format!("wants the unknown tensor '{name}'"))?;
                 let owned = owned_rows(self.seat, tensor.rows() as u32, world);
                 let index: Vec<u32> = match rows {
                     WantedRows::Owned => owned.collect(),

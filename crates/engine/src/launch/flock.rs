@@ -129,7 +129,9 @@ impl Client<'_> {
             };
             match message {
                 Message::ToClient(ToClient::Event(text)) => self.relay(read_event(&text)?),
-                Message::ToClient(ToClient::Model(bytes)) => self.finished = Some(unpack(&bytes.0)?),
+                Message::ToClient(ToClient::Model(bytes)) => {
+                    self.finished = Some(unpack(&bytes.0)?)
+                }
                 Message::ToClient(ToClient::Done) => {
                     let finished = self.finished.take();
                     let stopped = || self.resumable(Fault::interrupted("stopped, as asked"));

@@ -103,5 +103,6 @@ fn run_all(desks: Vec<Desk>) -> Result<Finished> {
 fn panicked(seat: usize, panic: &(dyn std::any::Any + Send)) -> Fault {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message");
-    Fault::machine(format!("worker {seat} panicked: {text}")).hint("this is a bug: please report it")
+    Fault::machine(format!("worker {seat} panicked: {text}"))
+        .hint("this is a bug: please report it")
 }

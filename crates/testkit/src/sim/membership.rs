@@ -83,7 +83,8 @@ impl Scenario {
         let home = Seat(self.world);
         let mut network: Network<Message> = Network::new(self.seed, self.world + 1, weather);
         let mut membership = Membership::new(Options::default());
-        let mut outcome = Outcome { told: vec![Vec::new(); self.world as usize], ..Outcome::default() };
+        let mut outcome =
+            Outcome { told: vec![Vec::new(); self.world as usize], ..Outcome::default() };
         let mut commands = Vec::new();
         membership.on(0, Event::Submit { workers: self.world }, &mut commands);
         network.at(TICK_MS, home, Happening::Message { from: home, message: Message::Alarm });
@@ -146,9 +147,15 @@ impl Scenario {
                 let (host, address) = (format!("host-{}", seat.0), String::new());
                 let joined = Event::Joined { member: member(seat), host, pid: seat.0, address };
                 network.send(seat, home, Message::Said(joined));
-                network.at(now + BEAT_MS, seat, Happening::Message { from: seat, message: Message::Alarm });
+                network.at(
+                    now + BEAT_MS,
+                    seat,
+                    Happening::Message { from: seat, message: Message::Alarm },
+                );
             }
-            Happening::Message { message: Message::Start, .. } => it.done_at = Some(now + self.work_ms),
+            Happening::Message { message: Message::Start, .. } => {
+                it.done_at = Some(now + self.work_ms)
+            }
             Happening::Message { message: Message::Told(verdict), .. } => {
                 told.push(verdict);
                 it.over = true;
@@ -162,10 +169,16 @@ impl Scenario {
                     Event::Phase { member: member(seat), step, phase }
                 };
                 network.send(seat, home, Message::Said(said));
-                network.at(now + BEAT_MS, seat, Happening::Message { from: seat, message: Message::Alarm });
+                network.at(
+                    now + BEAT_MS,
+                    seat,
+                    Happening::Message { from: seat, message: Message::Alarm },
+                );
             }
             // Under a barrier a survivor notices a lost peer at once and says so.
-            Happening::Lost { seat: peer } if it.done_at.is_some() && peer != home && !it.finished => {
+            Happening::Lost { seat: peer }
+                if it.done_at.is_some() && peer != home && !it.finished =>
+            {
                 let (phase, step) = ("the merge".to_string(), Step(now / 10));
                 let said = Event::Accuse { by: member(seat), seat: peer, phase, step };
                 network.send(seat, home, Message::Said(said));
@@ -199,7 +212,9 @@ fn obey(command: Command, home: Seat, network: &mut Network<Message>, outcome: &
                 network.send(home, place(info.member), Message::Start);
             }
         }
-        Command::Tell { member, verdict } => network.send(home, place(member), Message::Told(verdict)),
+        Command::Tell { member, verdict } => {
+            network.send(home, place(member), Message::Told(verdict))
+        }
         Command::Fault(report) => {
             let host = report.host.expect("a fault names its host");
             let seat = host.strip_prefix("host-").and_then(|number| number.parse().ok());
@@ -223,14 +238,19 @@ fn end(outcome: &mut Outcome, complete: bool, now: u64) {
 pub fn check(seed: u64) {
     let scenario = Scenario::of(seed);
     let outcome = scenario.run();
-    let (complete, _) = outcome.ended.unwrap_or_else(|| panic!("seed {seed}: {scenario:?} never ends"));
+    let (complete, _) =
+        outcome.ended.unwrap_or_else(|| panic!("seed {seed}: {scenario:?} never ends"));
     if scenario.failures.is_empty() {
         assert!(complete, "seed {seed}: aborted although nobody failed");
     }
     for (seat, time) in &outcome.blamed {
         let failure = scenario.failures.iter().find(|(failed, ..)| failed == seat);
-        let (_, _, when) = failure.unwrap_or_else(|| panic!("seed {seed}: {seat} is blamed and lives"));
-        assert!(*time <= when + NAMED_WITHIN_MS, "seed {seed}: {seat} died at {when}, named at {time}");
+        let (_, _, when) =
+            failure.unwrap_or_else(|| panic!("seed {seed}: {seat} is blamed and lives"));
+        assert!(
+            *time <= when + NAMED_WITHIN_MS,
+            "seed {seed}: {seat} died at {when}, named at {time}"
+        );
     }
     assert!(complete || !outcome.blamed.is_empty(), "seed {seed}: aborted and nobody is named");
     for seat in (0..scenario.world).map(Seat) {

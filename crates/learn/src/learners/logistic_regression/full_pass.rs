@@ -197,7 +197,10 @@ impl Units {
     fn shift(&self, weights: &mut [f64], sign: f64) {
         let (features, intercept) = weights.split_at_mut(self.scales.len() * self.width);
         for (row, mean) in features.chunks_exact(self.width).zip(&self.means) {
-            intercept.iter_mut().zip(row).for_each(|(constant, weight)| *constant += sign * mean * weight);
+            intercept
+                .iter_mut()
+                .zip(row)
+                .for_each(|(constant, weight)| *constant += sign * mean * weight);
         }
     }
 

@@ -78,7 +78,7 @@ const PARAMS: &[Param] = &[
         name: "standardise",
         kind: ParamKind::Flag,
         default: Some("false"),
-        help: "whether lbfgs divides features by their deviation; weights come back in the data's units",
+        help: "whether the penalty counts weights in units of their feature's deviation (lbfgs only)",
     },
 ];
 

@@ -5,6 +5,8 @@
 //! The parent hosts the flock and starts three copies of itself; each copy joins, works on its own rows, and
 //! merges its gradient with the others'. If one dies, the others are told its rank and host within two seconds.
 
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "an example speaks to people")]
+
 use starlings::{Block, Flock, FlockHost, FlockOptions, Result, Rng, Ticket};
 use std::process::{Command, ExitCode};
 

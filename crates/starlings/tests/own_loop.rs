@@ -1,5 +1,7 @@
 //! The example with a caller's own loop runs as three real processes and all reach the same line.
 
+#![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
+
 use std::process::Command;
 
 #[test]

@@ -1,6 +1,8 @@
 //! The walk through the front door, on threads: every learner on several workers, every topology and
 //! consistency that makes sense, checkpoints and interruptions.
 
+#![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
+
 use starlings::{Blame, Event, Job, Report, Result, Stop, Surroundings, TrainOptions, train};
 use std::sync::{Arc, Mutex};
 
@@ -21,7 +23,7 @@ test = 'digits:test'
 label = 'class'
 [learner]
 name = 'logistic-regression'
-l2 = 1e-3
+l2 = 0.1
 ";
 const K_MEANS: &str = "
 [data]

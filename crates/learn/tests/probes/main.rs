@@ -1,6 +1,8 @@
 //! The learners that strain the trait: resident rows with memory that can be rebuilt (boosted stumps), stages
 //! with wires (pipelined perceptron), memory that cannot be rebuilt and counts that servers own (topics).
 
+#![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
+
 mod boosted_stumps;
 mod pipelined_perceptron;
 mod topic_model;

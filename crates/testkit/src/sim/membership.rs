@@ -83,8 +83,7 @@ impl Scenario {
         let home = Seat(self.world);
         let mut network: Network<Message> = Network::new(self.seed, self.world + 1, weather);
         let mut membership = Membership::new(Options::default());
-        let mut outcome =
-            Outcome { told: vec![Vec::new(); self.world as usize], ..Outcome::default() };
+        let mut outcome = Outcome::default();
         let mut commands = Vec::new();
         membership.on(0, Event::Submit { workers: self.world }, &mut commands);
         network.at(TICK_MS, home, Happening::Message { from: home, message: Message::Alarm });
@@ -100,7 +99,7 @@ impl Scenario {
                 network.at(time, seat, Happening::Crash);
             }
         }
-        while let Some((seat, happening)) = network.next() {
+        while let Some((seat, happening)) = network.happens() {
             if network.now() > HORIZON_MS {
                 break;
             }
@@ -122,10 +121,10 @@ impl Scenario {
                     obey(command, home, &mut network, &mut outcome);
                 }
             } else {
-                let told = &mut outcome.told[seat.index()];
-                self.live(seat, &mut members[seat.index()], happening, told, &mut network);
+                self.live(seat, &mut members[seat.index()], happening, &mut network);
             }
         }
+        outcome.told = members.into_iter().map(|member| member.told).collect();
         outcome
     }
 
@@ -135,7 +134,6 @@ impl Scenario {
         seat: Seat,
         it: &mut Member,
         happening: Happening<Message>,
-        told: &mut Vec<Verdict>,
         network: &mut Network<Message>,
     ) {
         let (now, home) = (network.now(), Seat(self.world));
@@ -157,7 +155,7 @@ impl Scenario {
                 it.done_at = Some(now + self.work_ms)
             }
             Happening::Message { message: Message::Told(verdict), .. } => {
-                told.push(verdict);
+                it.told.push(verdict);
                 it.over = true;
             }
             Happening::Message { message: Message::Alarm, .. } => {
@@ -194,6 +192,7 @@ struct Member {
     done_at: Option<u64>,
     finished: bool,
     over: bool,
+    told: Vec<Verdict>,
 }
 
 /// Members join in any order, so a member's id is not its rank; ids start at 1.

@@ -80,7 +80,7 @@ impl Scenario {
         for &(seat, time) in &self.crashes {
             network.at(time, seat, Happening::Crash);
         }
-        while let Some((seat, happening)) = network.next() {
+        while let Some((seat, happening)) = network.happens() {
             let at = seat.index();
             let event = match happening {
                 Happening::Wake => {
@@ -175,10 +175,9 @@ fn step(
     None
 }
 
-fn built<T: ?Sized>(
-    entries: &'static [Entry<fn(&Params) -> starlings_core::Result<Box<T>>>],
-    name: &str,
-) -> Arc<T> {
+type Build<T> = fn(&Params) -> starlings_core::Result<Box<T>>;
+
+fn built<T: ?Sized>(entries: &'static [Entry<Build<T>>], name: &str) -> Arc<T> {
     let entry = Entry::find("entry", entries, name).expect("the catalogue has it");
     let params = Params::defaults(entry.params).expect("it has defaults");
     (entry.build)(&params).expect("defaults build").into()

@@ -94,7 +94,7 @@ impl<M> Network<M> {
 
     /// The next thing that happens to a living seat. Messages of a dead sender still in flight arrive; what
     /// comes after the loss was noticed does not exist any more.
-    pub fn next(&mut self) -> Option<(Seat, Happening<M>)> {
+    pub fn happens(&mut self) -> Option<(Seat, Happening<M>)> {
         while let Some(((time, _), (seat, happening))) = self.queue.pop_first() {
             self.now = time;
             if self.dead[seat.index()] {

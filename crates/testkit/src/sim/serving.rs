@@ -101,7 +101,7 @@ impl Scenario {
         for seat in (0..self.world).map(Seat) {
             network.at(0, seat, Happening::Wake);
         }
-        while let Some((seat, happening)) = network.next() {
+        while let Some((seat, happening)) = network.happens() {
             match happening {
                 Happening::Wake => self.pull_or_end(seat, &mut workers[seat.index()], &mut network),
                 Happening::Message { message: Message::Request(event), .. } => {

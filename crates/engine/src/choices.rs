@@ -4,7 +4,7 @@ use crate::compat;
 use crate::job::{Choice, Job};
 use starlings_codec::{CODECS, Codec};
 use starlings_consistency::{GATES, Gate};
-use starlings_core::{Card, Entry, ParamKind, Params, Result};
+use starlings_core::{Card, Entry, Fault, ParamKind, Params, Result};
 use starlings_learn::{BuildLearner, LEARNERS, Learner};
 use starlings_plan::{PLANS, Plan};
 use starlings_topology::{TOPOLOGIES, Topology};
@@ -68,6 +68,17 @@ pub fn learner(
     let params = entry.check("learner", &choice.given)?;
     let learner = (entry.build)(&params)?;
     Ok((entry, learner, params))
+}
+
+/// A consistency gate by name, with its parameters as in a job file: `gate("ssp", "bound = 3")`.
+///
+/// # Errors
+/// An unknown name or bad parameters.
+pub fn gate(name: &str, parameters: &str) -> Result<Arc<dyn Gate>> {
+    let wrong =
+        |error: toml::de::Error| Fault::caller(format!("'{parameters}': {}", error.message()));
+    let choice = Choice { name: name.to_string(), given: parameters.parse().map_err(wrong)? };
+    built("consistency", GATES, &choice).map(|(_, gate)| gate.into())
 }
 
 /// The exact codec, for sums that the engine itself needs.

@@ -4,6 +4,8 @@ use crate::choices::raw;
 use crate::member::{JoinOptions, Member};
 use crate::merge::{MergeOptions, Merger};
 use crate::node::Order;
+use crate::serve::Codecs;
+use crate::table::Table;
 use starlings_cluster::checkpoint::Store;
 use starlings_cluster::control::Control;
 use starlings_cluster::coordinator::Coordinator;
@@ -11,6 +13,7 @@ use starlings_cluster::manifest::{Fingerprint, Manifest};
 use starlings_cluster::membership;
 use starlings_cluster::protocol::{FromClient, Message};
 use starlings_codec::Codec;
+use starlings_consistency::Gate;
 use starlings_core::{
     Block, Body, Deadline, Entry, Epoch, Fault, Model, Params, Result, Rows, Seat, Step, Update,
     Values,
@@ -64,6 +67,9 @@ pub struct Flock {
     merger: Merger,
     exact: Merger,
     steps: u64,
+    table: Option<Table>,
+    codec: Arc<dyn Codec>,
+    patience: Duration,
 }
 
 impl Flock {
@@ -80,7 +86,8 @@ impl Flock {
             Merger::new(member.net.clone(), MergeOptions { kind, group, topology, codec, patience })
         };
         let (merger, exact) = (merger(1, options.codec.clone()), merger(2, raw()));
-        Ok(Flock { member, merger, exact, steps: 0 })
+        let (codec, patience) = (options.codec.clone(), options.patience);
+        Ok(Flock { member, merger, exact, steps: 0, table: None, codec, patience })
     }
 
     /// This member's rank.
@@ -118,6 +125,42 @@ impl Flock {
         let update = Update { blocks: std::mem::take(blocks) };
         *blocks = self.exact.merge(update)?.blocks;
         Ok(())
+    }
+
+    /// Opens the flock's table: `rows` × `width` zeros that live at owners. All members open it alike, once;
+    /// `gate` says how stale a pull may be.
+    ///
+    /// # Errors
+    /// When it is open already.
+    pub fn open_table(&mut self, rows: u32, width: u32, gate: Arc<dyn Gate>) -> Result<()> {
+        if self.table.is_some() {
+            return Err(Fault::caller("the flock's table is open already"));
+        }
+        let codecs = Codecs { push: self.codec.clone(), pull: raw() };
+        let size = (rows, width);
+        self.table = Some(Table::open(&self.member.net, size, gate, codecs, self.patience)?);
+        Ok(())
+    }
+
+    /// Adds rows to the table. One push is one step of this member's clock: under BSP a pull waits until all
+    /// members have pushed as often as this one.
+    ///
+    /// # Errors
+    /// A table that is not open, rows outside it, or a lost member.
+    pub fn push(&mut self, rows: Rows) -> Result<()> {
+        self.table()?.push(rows)
+    }
+
+    /// Reads rows of the table (increasing row numbers).
+    ///
+    /// # Errors
+    /// A table that is not open, rows outside it, or a lost member.
+    pub fn pull(&mut self, rows: &[u32]) -> Result<Rows> {
+        self.table()?.pull(rows)
+    }
+
+    fn table(&mut self) -> Result<&mut Table> {
+        self.table.as_mut().ok_or_else(|| Fault::caller("open_table comes before push and pull"))
     }
 
     /// The rows, out of `total`, that are this member's: every row belongs to exactly one.
@@ -158,7 +201,9 @@ impl Flock {
     /// A member that failed meanwhile.
     pub fn leave(mut self) -> Result<()> {
         let barrier = Update { blocks: vec![Block::counts("leave", vec![1])] };
-        let outcome = self.exact.merge(barrier).map(|_| self.member.net.leave());
+        let closed = self.table.as_ref().map_or(Ok(()), Table::close);
+        let outcome =
+            closed.and_then(|()| self.exact.merge(barrier)).map(|_| self.member.net.leave());
         self.member.leave(outcome)
     }
 }

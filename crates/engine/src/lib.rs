@@ -18,6 +18,7 @@ pub mod net;
 pub mod node;
 pub mod serve;
 pub mod stop;
+mod table;
 pub mod train;
 pub mod walk;
 pub mod wiring;

@@ -128,7 +128,7 @@ impl Member {
     ///
     /// # Errors
     /// The fault that ended the job.
-    pub fn leave(mut self, outcome: Result<()>) -> Result<()> {
+    pub fn leave(self, outcome: Result<()>) -> Result<()> {
         let result = match outcome {
             // Being asked to stop and having stopped is a job well done.
             Ok(()) => self.tell(FromWorker::Finished).and_then(|()| self.orders.last_word(60_000)),
@@ -145,12 +145,6 @@ impl Member {
                 Err(fault)
             }
         };
-        self.orders.end();
-        self.control.close();
-        self.net.close();
-        for thread in self.threads.drain(..) {
-            let _ = thread.join();
-        }
         result
     }
 
@@ -175,6 +169,20 @@ impl Member {
         if let Blame::Peer(Some(seat)) = fault.blame() {
             let (phase, step) = self.whereabouts.get();
             let _ = self.tell(FromWorker::Accuse { seat, phase, step });
+        }
+    }
+}
+
+/// However a member ends, its links close and its threads end with it: to the others a member that did not leave
+/// politely is lost.
+impl Drop for Member {
+    fn drop(&mut self) {
+        self.orders.end();
+        self.control.close();
+        self.net.close();
+        for thread in self.threads.drain(..) {
+            // A panic there has been reported where it happened.
+            let _ = thread.join();
         }
     }
 }

@@ -1,0 +1,91 @@
+//! A flock for a caller's own loop: sums, broadcasts, the shared table, and what a death looks like.
+
+#![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
+
+use starlings::{Blame, Block, Flock, FlockHost, FlockOptions, Result, Rows, Values, gate};
+use std::sync::Arc;
+
+/// Runs the same loop on `members` threads of this process, joined over TCP as real members are.
+fn fly<T: Send>(members: u32, work: impl Fn(Flock) -> Result<T> + Sync) -> Vec<Result<T>> {
+    let host = FlockHost::start(members).unwrap();
+    let options = FlockOptions::new(&host.address().to_string(), host.ticket().clone()).unwrap();
+    let results = std::thread::scope(|scope| {
+        let member = || scope.spawn(|| work(Flock::join(&options)?));
+        let threads: Vec<_> = (0..members).map(|_| member()).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    drop(host);
+    results
+}
+
+#[test]
+fn members_sum_and_hear_rank_zero() {
+    let results = fly(3, |mut flock| {
+        let rank = f64::from(flock.seat().0);
+        let mut blocks = vec![Block::dense("sum", vec![rank, 1.0])];
+        flock.merge(&mut blocks)?;
+        let mut word = vec![Block::dense("word", vec![rank + 7.0])];
+        flock.broadcast(&mut word)?;
+        let rows = flock.lease_rows(10);
+        flock.leave()?;
+        Ok((blocks[0].f64s().to_vec(), word[0].f64s()[0], rows))
+    });
+    let mut leased = Vec::new();
+    for result in results {
+        let (sum, word, rows) = result.unwrap();
+        assert_eq!((sum, word), (vec![3.0, 3.0], 7.0));
+        leased.extend(rows);
+    }
+    leased.sort_unstable();
+    assert_eq!(leased, (0..10).collect::<Vec<u64>>());
+}
+
+#[test]
+fn pushes_add_up_at_the_owners_of_the_table() {
+    let results = fly(3, |mut flock| {
+        flock.open_table(5, 2, gate("bsp", "")?)?;
+        for _ in 0..4 {
+            let values = Values::F64(vec![1.0, 10.0, 1.0, 10.0]);
+            flock.push(Rows { total: 5, width: 2, index: vec![1, 4], values })?;
+        }
+        let rows = flock.pull(&[0, 1, 4])?;
+        flock.leave()?;
+        Ok(rows.values.as_f64().unwrap().to_vec())
+    });
+    for result in results {
+        assert_eq!(result.unwrap(), [0.0, 0.0, 12.0, 120.0, 12.0, 120.0]);
+    }
+}
+
+#[test]
+fn a_member_that_vanishes_is_named_to_the_others() {
+    let results = fly(3, |mut flock| {
+        let mut blocks = vec![Block::dense("sum", vec![1.0])];
+        flock.merge(&mut blocks)?;
+        if flock.seat().0 == 1 {
+            // Dropped without leaving: to the others it is a death.
+            return Ok(());
+        }
+        flock.merge(&mut blocks).and(flock.leave())
+    });
+    let faults: Vec<_> = results.into_iter().filter_map(Result::err).collect();
+    assert_eq!(faults.len(), 2);
+    for fault in faults {
+        assert!(matches!(fault.blame(), Blame::Peer(_)), "{fault}");
+        assert!(fault.to_string().contains("rank 1"), "{fault}");
+    }
+}
+
+#[test]
+fn misuse_is_refused() {
+    let results = fly(1, |mut flock| {
+        let early = flock.pull(&[0]).unwrap_err();
+        assert!(early.to_string().contains("open_table"), "{early}");
+        let free: Arc<_> = gate("async", "")?;
+        flock.open_table(2, 1, free.clone())?;
+        assert!(flock.open_table(2, 1, free).is_err());
+        assert!(flock.pull(&[2]).is_err() && flock.pull(&[1, 0]).is_err());
+        flock.leave()
+    });
+    results.into_iter().for_each(|result| result.unwrap());
+}

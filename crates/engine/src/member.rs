@@ -129,7 +129,7 @@ impl Member {
     /// # Errors
     /// The fault that ended the job.
     pub fn leave(self, outcome: Result<()>) -> Result<()> {
-        let result = match outcome {
+        match outcome {
             // Being asked to stop and having stopped is a job well done.
             Ok(()) => self.tell(FromWorker::Finished).and_then(|()| self.orders.last_word(60_000)),
             Err(fault) if fault.blame() == Blame::Interrupted => {
@@ -144,8 +144,7 @@ impl Member {
                 let _ = self.orders.last_word(VERDICT_MS);
                 Err(fault)
             }
-        };
-        result
+        }
     }
 
     /// A lost peer as the coordinator sees it. It has heard all survivors and knows who fell first, while this

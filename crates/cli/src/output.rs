@@ -16,9 +16,9 @@ pub(crate) fn say(text: &str) -> Result<()> {
     }
 }
 
-/// Writes a value as indented JSON to standard output.
+/// Writes a value as one line of JSON to standard output.
 pub(crate) fn say_json(value: &serde_json::Value) -> Result<()> {
-    say(&format!("{value:#}\n"))
+    say(&format!("{value}\n"))
 }
 
 /// Writes a line to standard error. Where nobody listens, nobody can be told.

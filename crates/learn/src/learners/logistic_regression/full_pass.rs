@@ -5,21 +5,22 @@
 //! divided by the square root of its curvature (its variance and the penalty), which takes a fraction of
 //! the iterations where features are large or far from zero. `trial` and `weights` stay in the units of the
 //! data: the objective is the same, kernels never touch a feature twice, and a saved model needs no scaling.
-//! With `standardise` the penalty counts in units of deviations.
+//! With `standardise` the penalty counts in units of deviations. Sums are exact (see `exact`), so that the whole run
+//! has the same bits on any flock.
 
-use super::objective::{self, Layout};
+use super::exact;
+use super::objective::Layout;
 use crate::optimisers::lbfgs::{Lbfgs, Limits, Told};
 use crate::optimisers::line_search::{NUMBERS, Search};
 use crate::{Moment, Outcome, Work};
 use starlings_core::{Block, Fault, Kind, Model, Result, Role, Tensor, Update};
-use starlings_data::{Batch, Row};
 
 /// Vectors of the optimiser, in the order of [`Lbfgs`].
 const VECTORS: [&str; 5] =
     ["lbfgs.point", "lbfgs.gradient", "lbfgs.direction", "lbfgs.steps", "lbfgs.changes"];
 /// The value at the point, whether a search is on, and the search.
 const SEARCH: &str = "lbfgs.search";
-/// Pairs, iterations, iterations allowed, and whether deviations are still wanted.
+/// Pairs, iterations, iterations allowed, whether moments are still wanted, and the number of shards.
 const COUNTERS: &str = "lbfgs.counters";
 /// The mean and the variance of each feature, one after the other.
 const MOMENTS: &str = "lbfgs.moments";
@@ -38,7 +39,7 @@ pub(super) struct FullPass {
 
 impl FullPass {
     /// Adds the optimiser to a model with weights.
-    pub(super) fn init(&self, model: &mut Model, layout: Layout, iterations: i64) {
+    pub(super) fn init(&self, model: &mut Model, layout: Layout, (iterations, shards): (i64, u32)) {
         let shape = [layout.rows(), layout.scores];
         let zeros = |shape: &[usize]| Tensor::zeros(Kind::F64, shape, Role::State);
         model.set("trial", zeros(&shape));
@@ -49,8 +50,8 @@ impl FullPass {
             model.set(*name, zeros(&[self.history, layout.len()]));
         }
         model.set(SEARCH, zeros(&[2 + NUMBERS]));
-        model.set(COUNTERS, Tensor::zeros(Kind::I64, &[4], Role::State));
-        model.i64_mut(COUNTERS).copy_from_slice(&[0, 0, iterations, 1]);
+        model.set(COUNTERS, Tensor::zeros(Kind::I64, &[5], Role::State));
+        model.i64_mut(COUNTERS).copy_from_slice(&[0, 0, iterations, 1, shards.into()]);
         model.set(MOMENTS, zeros(&[2, layout.features]));
         if self.standardise {
             let ones = vec![1.0; layout.features];
@@ -60,15 +61,15 @@ impl FullPass {
 
     /// Emits loss and gradient at the trial point, or the sums from which deviations come.
     pub(super) fn contribute(&self, work: &mut Work<'_>, layout: Layout) {
-        if wants_deviations(work.model) {
-            work.outbox.emit(Block::dense("moments", moments(layout, work.batch)));
+        if wants_moments(work.model) {
+            let shards = work.model.i64(COUNTERS)[4] as u32;
+            work.outbox.emit(Block::rows("moments", exact::moments(layout, work.batch, shards)));
             return;
         }
-        let mut gradient = vec![0.0; layout.len()];
-        let trial = work.model.f64("trial");
-        let sums = objective::gradient(layout, trial, work.batch, &mut gradient);
-        work.outbox.emit(Block::dense("loss", vec![sums.loss]));
-        work.outbox.emit(Block::dense("gradient", gradient));
+        let (trial, grids) = (work.model.f64("trial"), grids(work.model, layout, work.moment.rows));
+        let sums = exact::evaluate(layout, trial, work.batch, &grids);
+        work.outbox.emit(Block::counts("loss", sums.loss));
+        work.outbox.emit(Block::counts("gradient", sums.gradient));
     }
 
     /// Tells the optimiser what was found at the trial point.
@@ -78,19 +79,23 @@ impl FullPass {
         update: &Update,
         moment: &Moment,
     ) -> Result<Outcome> {
-        if wants_deviations(model) {
-            self.set_units(model, update.f64("moments"), moment.rows);
+        if wants_moments(model) {
+            let sums = update.rows("moments").map(exact::add_up).unwrap_or_default();
+            self.set_units(model, &sums, moment.rows);
             return Ok(Outcome { iterations: Some(0), ..Outcome::default() });
         }
         let units = self.units(model);
         let mut trial = std::mem::take(model.f64_mut("trial"));
-        let mut gradient = update.f64("gradient").to_vec();
+        let features = units.scales.len();
+        let layout = Layout { features, scores: units.width, intercept: self.intercept };
+        let grids = grids(model, layout, moment.rows);
+        let mut gradient = exact::gradient(update.i64("gradient"), units.width, &grids);
         let rows = 1.0 / moment.rows.max(1) as f64;
         gradient.iter_mut().for_each(|slope| *slope *= rows);
         units.enter(&mut trial);
         units.enter_gradient(&mut gradient);
         let penalty = self.penalise(&units, &trial, &mut gradient);
-        let value = update.f64("loss")[0] * rows + penalty;
+        let value = exact::loss(update.i64("loss")) * rows + penalty;
 
         let mut optimiser = take(model);
         let limits = Limits { tolerance: self.tolerance, iterations: model.i64(COUNTERS)[2] };
@@ -211,33 +216,14 @@ impl Units {
     }
 }
 
-fn wants_deviations(model: &Model) -> bool {
+fn wants_moments(model: &Model) -> bool {
     model.i64(COUNTERS)[3] != 0
 }
 
-/// Sums of x and of x² for every feature.
-fn moments(layout: Layout, batch: &Batch<'_>) -> Vec<f64> {
-    let mut sums = vec![0.0; 2 * layout.features];
-    let (first, second) = sums.split_at_mut(layout.features);
-    for row in batch.rows() {
-        match batch.table.row(row) {
-            Row::Dense(values) => {
-                for ((&x, first), second) in values.iter().zip(&mut *first).zip(&mut *second) {
-                    let x = f64::from(x);
-                    *first += x;
-                    *second += x * x;
-                }
-            }
-            Row::Sparse(columns, values) => {
-                for (&column, &x) in columns.iter().zip(values) {
-                    let x = f64::from(x);
-                    first[column as usize] += x;
-                    second[column as usize] += x * x;
-                }
-            }
-        }
-    }
-    sums
+/// The grids on which gradients travel: they follow from the moments, which all workers have.
+fn grids(model: &Model, layout: Layout, rows: u64) -> Vec<f64> {
+    let (means, variances) = model.f64(MOMENTS).split_at(layout.features);
+    exact::grids(layout, means, variances, rows)
 }
 
 /// Means of all features, then their variances; a feature that never varies has variance zero.

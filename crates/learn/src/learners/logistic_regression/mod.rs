@@ -2,6 +2,7 @@
 //! have one vector of weights, more have one each (softmax). Solved by L-BFGS over all rows (Liu and
 //! Nocedal, 1989), or by stochastic gradients, momentum or Adam over mini-batches.
 
+mod exact;
 mod full_pass;
 mod mini_batch;
 mod objective;
@@ -195,7 +196,7 @@ impl Learner for LogisticRegression {
             Solver::FullPass(solver) => {
                 let iterations = facts.epochs.unwrap_or(self.max_iterations);
                 let iterations = i64::try_from(iterations).unwrap_or(i64::MAX);
-                solver.init(&mut model, layout, iterations);
+                solver.init(&mut model, layout, (iterations, facts.shards));
             }
             Solver::MiniBatch(solver) => solver.init(&mut model, layout),
         }

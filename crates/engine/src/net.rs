@@ -6,6 +6,7 @@ use starlings_transport::{Header, Lane, Link, LinkError};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 /// A payload above this travels as several frames.
 const FRAGMENT_BYTES: usize = 1 << 20;
@@ -229,7 +230,9 @@ impl Shared {
         let lane = arrival.header.lane as usize;
         let mut state = self.lock();
         while state.bytes[lane] > LANE_BYTES_MAX && !state.closed && state.aborted.is_none() {
-            state = self.taken.wait(state).expect("no reader panics with the lock held");
+            // A full lane holds the sender back; it looks up now and then whether anyone still reads.
+            let waited = self.taken.wait_timeout(state, Duration::from_secs(1));
+            state = waited.expect("no reader panics with the lock held").0;
         }
         state.bytes[lane] += arrival.payload.len();
         state.lanes[lane].push_back(arrival);

@@ -64,6 +64,7 @@ pub fn start(
     lead: Arc<AtomicU64>,
 ) -> Result<JoinHandle<()>> {
     let serve = move || {
+        let _alarm = Alarm(net.clone());
         let mut commands = Vec::new();
         // It ends with the net: closed, aborted, or a peer lost, which the client reports.
         while let Some(arrival) = next_request(&net) {
@@ -81,6 +82,18 @@ pub fn start(
         }
     };
     Ok(std::thread::Builder::new().name("server shard".to_string()).spawn(serve)?)
+}
+
+/// A server that panics must not leave the workers waiting for its answers.
+struct Alarm(Arc<Net>);
+
+impl Drop for Alarm {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let what = format!("the server shard of {} panicked", self.0.seat());
+            self.0.abort(Fault::machine(what).hint("this is a bug: please report it"));
+        }
+    }
 }
 
 fn next_request(net: &Net) -> Option<Arrival> {

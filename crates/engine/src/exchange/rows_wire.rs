@@ -85,6 +85,9 @@ fn read_rows(head: &BlockHead, bytes: &[u8], codec: &dyn Codec) -> Result<Rows, 
     if from > to || to > head.total {
         return Err("rows outside their table");
     }
+    if head.width == 0 {
+        return Err("rows without numbers");
+    }
     let len = (to - from) as usize * head.width as usize;
     // No codec packs more than 64 numbers into a byte, so this bounds memory by bytes received.
     if len > bytes.len().saturating_mul(64) {
@@ -98,4 +101,37 @@ fn read_rows(head: &BlockHead, bytes: &[u8], codec: &dyn Codec) -> Result<Rows, 
 fn consecutive(index: &[u32]) -> Option<(u32, u32)> {
     let (&first, &last) = (index.first()?, index.last()?);
     ((last - first) as usize + 1 == index.len()).then_some((first, last + 1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(total: u32, width: u32, consecutive: (u32, u32)) -> Vec<u8> {
+        let (name, kind, consecutive) = ("table".to_string(), Kind::F64, Some(consecutive));
+        let block = BlockHead { name, kind, total, width, consecutive, bytes: 8 };
+        let head = postcard::to_stdvec(&Head { meta: 7u64, blocks: vec![block] }).unwrap();
+        [&(head.len() as u32).to_le_bytes()[..], &head, &1.5f64.to_le_bytes()].concat()
+    }
+
+    #[test]
+    fn rows_come_back_and_lies_about_their_number_take_no_memory() {
+        let codec = crate::choices::raw();
+        let (meta, update) = read::<u64>(&message(9, 1, (3, 4)), &*codec).unwrap();
+        let Body::Rows(rows) = &update.blocks[0].body else { panic!("servers speak of rows only") };
+        assert_eq!((meta, &rows.index[..], rows.values.as_f64()), (7, &[3][..], Some(&[1.5][..])));
+        for lie in [
+            message(u32::MAX, 0, (0, u32::MAX)),
+            message(u32::MAX, 1, (0, u32::MAX)),
+            message(u32::MAX, u32::MAX, (0, u32::MAX)),
+            message(9, 1, (4, 3)),
+            message(9, 1, (9, 10)),
+        ] {
+            assert!(read::<u64>(&lie, &*codec).is_err());
+        }
+        let whole = message(9, 1, (3, 4));
+        for cut in 0..whole.len() {
+            assert!(read::<u64>(&whole[..cut], &*codec).is_err(), "cut at {cut}");
+        }
+    }
 }

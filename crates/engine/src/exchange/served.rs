@@ -176,6 +176,7 @@ impl Shard {
 
     fn push(&mut self, from: Seat, moment: Moment, update: Update) -> Result<(), String> {
         let step = moment.step.0;
+        self.check(from, &update)?;
         if self.gate.lead_max() != Some(0) {
             if self.clocks[from.index()] != step {
                 return Err(format!("{from} pushed {} out of turn", moment.step));
@@ -189,6 +190,31 @@ impl Shard {
         }
         if held.len() == self.clocks.len() {
             self.complete(step)?;
+        }
+        Ok(())
+    }
+
+    /// A learner may trust what it applies: known tensors, their kind of number, and rows that this shard owns.
+    fn check(&self, from: Seat, update: &Update) -> Result<(), String> {
+        let world = self.clocks.len() as u32;
+        for block in &update.blocks {
+            let tensor = self.model.get(&block.name);
+            let sound = tensor.is_some_and(|tensor| match &block.body {
+                Body::Rows(rows) => {
+                    let owned = owned_rows(self.seat, tensor.rows() as u32, world);
+                    rows.total as usize == tensor.rows()
+                        && rows.values.kind() == tensor.values.kind()
+                        && rows.is_sound()
+                        && rows.index.iter().all(|row| owned.contains(row))
+                }
+                Body::Dense(_) => false,
+            });
+            if !sound {
+                return Err(format!(
+                    "{from} pushed rows of '{}' that are not of this shard",
+                    block.name
+                ));
+            }
         }
         Ok(())
     }

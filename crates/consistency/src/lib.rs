@@ -1,23 +1,55 @@
-//! Stop 5 of the walk: when may a worker go on, and what may it read. A gate answers questions about
-//! counters and holds no data.
+//! Stop 5 of the walk: when may a worker go on, what may it read, and what happens to models between exchanges.
+//! A [`Gate`] answers questions about counters and holds no data; a [`Blending`] says what travels and how it
+//! enters the model.
 
+mod anchor;
+mod blend;
+mod blends;
+mod gate;
 mod gates;
+mod mixing;
+mod temper;
 
-pub use gates::{BuildGate, GATES};
+pub use blend::{At, Blend, Share};
+pub use blends::CONSISTENCIES;
+pub use gate::Gate;
+pub use mixing::MixControl;
+pub use temper::{Late, Temper};
 
-use starlings_core::Step;
+use starlings_core::{Params, Result};
 
-/// A consistency gate. The clock of a worker is the number of steps whose contribution it has pushed.
-///
-/// Laws: progress never revokes an admission (if `fresh` holds, it holds for every larger `slowest`); the
-/// slowest worker is always admitted (`fresh(step, clock)` when the reader is itself the slowest, that is
-/// `slowest == step`); `lead_max` is the largest `step - slowest` that is admitted; SSP with bound 0 answers
-/// exactly as BSP.
-pub trait Gate: Send + Sync {
-    /// May a worker read the model for `step` when the slowest worker's clock is `slowest`?
-    fn fresh(&self, step: Step, slowest: u64) -> bool;
+/// How an entry of the catalogue is built from checked parameters.
+pub type BuildConsistency = fn(&Params) -> Result<Consistency>;
 
-    /// The largest lead, in steps, that a worker may have over the slowest when it reads; `None` without a
-    /// bound.
-    fn lead_max(&self) -> Option<u64>;
+/// A consistency model: when a worker may go on, and what happens between exchanges.
+pub struct Consistency {
+    /// When.
+    pub gate: Box<dyn Gate>,
+    /// What travels, and how it enters the model.
+    pub blend: Blending,
+}
+
+/// What travels, and how it enters the model.
+pub enum Blending {
+    /// Contributions, at every step.
+    Plain,
+    /// Workers take steps of their own and exchange deltas now and then.
+    Local(Box<dyn Blend>),
+    /// Neighbours mix until their models are close enough.
+    Mixing(Box<dyn MixControl>),
+    /// Owners change contributions that come late.
+    Tempered(Box<dyn Temper>),
+    /// Workers push and fetch at their own pace.
+    Cadence(Cadence),
+}
+
+/// Downpour's periods (Dean et al., 2012).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Cadence {
+    /// Fetch the model every so many steps.
+    pub fetch: u64,
+    /// Push the accrued gradients every so many steps.
+    pub push: u64,
+    /// Steps at the start that one replica makes alone.
+    pub warm: u64,
 }

@@ -257,6 +257,66 @@ fn union<T: Copy>(
     (index, values)
 }
 
+/// A matrix as a sum of outer products Σ uᵢ vᵢᵀ: its sufficient factors (Xie et al., 2015). A gradient of a
+/// linear layer over b rows is one, with b terms: b (rows + width) numbers instead of rows · width.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Factors {
+    /// Rows of the matrix.
+    pub rows: u32,
+    /// Columns of the matrix.
+    pub width: u32,
+    /// The uᵢ, one after another: terms × rows.
+    pub left: Vec<f64>,
+    /// The vᵢ, one after another: terms × width.
+    pub right: Vec<f64>,
+}
+
+impl Factors {
+    /// How many outer products.
+    #[must_use]
+    pub fn terms(&self) -> usize {
+        self.left.len().checked_div(self.rows as usize).unwrap_or(0)
+    }
+
+    /// Whether both sides have the same number of terms.
+    #[must_use]
+    pub fn is_sound(&self) -> bool {
+        let (rows, width) = (self.rows as usize, self.width as usize);
+        let terms = self.terms();
+        self.left.len() == terms * rows && self.right.len() == terms * width
+    }
+
+    /// Adds the matrix onto `into`, term by term.
+    ///
+    /// # Panics
+    /// If `into` is not rows × width long.
+    pub fn add_to(&self, into: &mut [f64]) {
+        let (rows, width) = (self.rows as usize, self.width as usize);
+        assert_eq!(into.len(), rows * width, "a matrix of another shape");
+        if into.is_empty() {
+            return;
+        }
+        for (u, v) in self.left.chunks_exact(rows).zip(self.right.chunks_exact(width)) {
+            for (row, &scale) in into.chunks_exact_mut(width).zip(u) {
+                row.iter_mut().zip(v).for_each(|(sum, v)| *sum += scale * v);
+            }
+        }
+    }
+
+    /// Joins the terms of another sum of the same shape: the matrices add.
+    ///
+    /// # Errors
+    /// When the shapes differ.
+    pub fn fold(&mut self, other: &Factors) -> Result<(), FoldError> {
+        if (self.rows, self.width) != (other.rows, other.width) {
+            return Err(FoldError::Shape);
+        }
+        self.left.extend_from_slice(&other.left);
+        self.right.extend_from_slice(&other.right);
+        Ok(())
+    }
+}
+
 /// What a block holds.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub enum Body {
@@ -264,6 +324,8 @@ pub enum Body {
     Dense(Values),
     /// Some rows of a table; absent rows are zero.
     Rows(Rows),
+    /// A matrix as a sum of outer products.
+    Factors(Factors),
 }
 
 /// A named block. Under one step all workers emit the same names and shapes in the same order.
@@ -311,6 +373,7 @@ impl Block {
             Body::Rows(rows) => {
                 rows.index.len() * 4 + rows.values.len() * rows.values.kind().bytes()
             }
+            Body::Factors(factors) => (factors.left.len() + factors.right.len()) * 8,
         }
     }
 
@@ -325,6 +388,7 @@ impl Block {
         match (&mut self.body, &other.body) {
             (Body::Dense(a), Body::Dense(b)) if a.len() == b.len() => a.add_at(0, b),
             (Body::Rows(a), Body::Rows(b)) => a.fold(b),
+            (Body::Factors(a), Body::Factors(b)) => a.fold(b),
             _ => Err(FoldError::Shape),
         }
     }
@@ -430,6 +494,22 @@ mod tests {
         assert_eq!(a.fold(&Block::counts("g", vec![1, 2])), Err(FoldError::Kind));
         a.fold(&Block::dense("g", vec![0.5, 0.5])).unwrap();
         assert_eq!(a, Block::dense("g", vec![1.5, 2.5]));
+    }
+
+    #[test]
+    fn factors_fold_to_the_sum_of_their_matrices() {
+        let term = |u: [f64; 2], v: [f64; 3]| Factors {
+            rows: 2,
+            width: 3,
+            left: u.to_vec(),
+            right: v.to_vec(),
+        };
+        let mut sum = term([1.0, 2.0], [1.0, 0.0, -1.0]);
+        sum.fold(&term([0.0, 1.0], [5.0, 6.0, 7.0])).unwrap();
+        assert!(sum.is_sound() && sum.terms() == 2);
+        let mut matrix = vec![0.0; 6];
+        sum.add_to(&mut matrix);
+        assert_eq!(matrix, [1.0, 0.0, -1.0, 7.0, 6.0, 5.0]);
     }
 
     #[test]

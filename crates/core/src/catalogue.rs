@@ -27,6 +27,20 @@ pub enum Ability {
     StagedModel,
     /// The plan gives every worker the whole model.
     WholeModel,
+    /// Every contribution reaches, as it is, whoever folds it.
+    Contributions,
+    /// The learner can take a step on its own rows alone, so that models may differ between exchanges.
+    LocalSteps,
+    /// Workers mix their models with those of neighbours.
+    Mixing,
+    /// Nobody need wait for anybody.
+    Anytime,
+    /// The codec encodes each number by itself.
+    Elementwise,
+    /// One message of the codec tells its receiver all it needs.
+    OneWay,
+    /// The learner can emit a matrix as the factors it is made of.
+    Factors,
 }
 
 impl Ability {
@@ -43,6 +57,13 @@ impl Ability {
             Ability::Stages => "a plan that cuts the model into stages",
             Ability::StagedModel => "a learner whose model can be cut into stages",
             Ability::WholeModel => "a plan that gives every worker the whole model",
+            Ability::Contributions => "a topology that carries contributions whole to who folds them",
+            Ability::LocalSteps => "a learner that can take steps on its own rows alone",
+            Ability::Mixing => "neighbours that mix their models",
+            Ability::Anytime => "a topology in which nobody has to wait",
+            Ability::Elementwise => "a codec that encodes each number by itself",
+            Ability::OneWay => "a codec that is done in one message",
+            Ability::Factors => "a learner that emits matrices as the factors they are made of",
         }
     }
 }

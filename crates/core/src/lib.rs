@@ -12,7 +12,7 @@ mod nearest;
 mod params;
 mod random;
 
-pub use block::{Block, Body, FoldError, Kind, Rows, Update, Values};
+pub use block::{Block, Body, Factors, FoldError, Kind, Rows, Update, Values};
 pub use catalogue::{Ability, Card, Entry};
 pub use clock::Deadline;
 pub use event::{Event, FaultReport, Report};

@@ -1,6 +1,6 @@
 //! One machine's own figures: how long a sum over the flock takes.
 
-use crate::choices::raw;
+use crate::choices::summing;
 use crate::launch::flock::call;
 use crate::launch::processes::with_children;
 use crate::launch::threads::nets;
@@ -10,9 +10,8 @@ use crate::node::Order;
 use serde::{Deserialize, Serialize};
 use starlings_cluster::protocol::{FromClient, Message, ToClient};
 use starlings_core::{
-    Block, Body, Deadline, Entry, Fault, Result, Seat, Update, Values, suggestion,
+    Block, Body, Deadline, Fault, Result, Update, Values, suggestion,
 };
-use starlings_topology::TOPOLOGIES;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -59,7 +58,7 @@ impl AllReduce {
     /// # Errors
     /// An unknown launcher or topology, or a lost worker.
     pub fn measure(&self, launcher: &str, program: Option<&Path>) -> Result<Timing> {
-        Entry::find("topology", TOPOLOGIES, &self.topology)?;
+        summing(&self.topology, "")?;
         let mut seconds = match launcher {
             "threads" => self.on_threads()?,
             "processes" => self.on_processes(program)?,
@@ -84,11 +83,8 @@ impl AllReduce {
 
     /// One worker's part: sums, checks the sum, and gives the seconds of each timed one.
     pub(crate) fn run(&self, net: &Arc<Net>) -> Result<Vec<f64>> {
-        let entry = Entry::find("topology", TOPOLOGIES, &self.topology)?;
-        let topology = (entry.build)(&entry.check("topology", &toml::Table::new())?)?.into();
-        let group: Vec<Seat> = (0..net.world()).map(Seat).collect();
-        let patience = Duration::from_secs(120);
-        let options = MergeOptions { kind: 1, group, topology, codec: raw(), patience };
+        let topology = summing(&self.topology, "")?;
+        let options = MergeOptions::exact(1, net, topology, Duration::from_secs(120));
         let mut merger = Merger::new(net.clone(), options);
         let count = (self.bytes / 4).max(1) as usize;
         let mine = (net.seat().0 + 1) as f32;

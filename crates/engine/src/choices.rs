@@ -2,12 +2,13 @@
 
 use crate::compat;
 use crate::job::{Choice, Job};
-use starlings_codec::{CODECS, Codec};
-use starlings_consistency::{GATES, Gate};
-use starlings_core::{Card, Entry, Fault, ParamKind, Params, Result};
+use crate::rules::{RULES, Rule};
+use starlings_codec::{CODECS, Cheapest, Codec, Compressor, Rounds, Scheme};
+use starlings_consistency::{Blending, CONSISTENCIES, Consistency, Gate};
+use starlings_core::{Ability, Card, Entry, Fault, ParamKind, Params, Result};
 use starlings_learn::{BuildLearner, LEARNERS, Learner};
 use starlings_plan::{PLANS, Plan};
-use starlings_topology::{TOPOLOGIES, Topology};
+use starlings_topology::{Form, Graph, Partial, TOPOLOGIES, Topology, Walk};
 use std::sync::Arc;
 
 /// Everything a worker needs to know of the job's words.
@@ -20,13 +21,59 @@ pub struct Choices {
     /// Parallelism.
     pub plan: Arc<dyn Plan>,
     /// Who talks to whom.
-    pub topology: Arc<dyn Topology>,
+    pub layout: Layout,
+    /// How the engine's own numbers are summed: by the chosen topology, or by a tree where it sums nothing.
+    pub sums: Arc<dyn Topology>,
     /// When a worker may go on.
     pub gate: Arc<dyn Gate>,
+    /// What travels, and how it enters the model.
+    pub blend: Arc<Blending>,
     /// How contributions travel.
-    pub codec: Arc<dyn Codec>,
+    pub carriage: Carriage,
     /// Whether the model lives at owners: the topology serves and the learner applies row by row.
     pub served: bool,
+}
+
+/// A codec by the executor it needs; the catalogue's [`Scheme`], shared by the parts of a worker.
+#[derive(Clone)]
+pub enum Carriage {
+    /// Each number by itself.
+    Numbers(Arc<dyn Codec>),
+    /// Parts of contributions.
+    Contributions(Arc<dyn Compressor>),
+    /// A few sums instead of one.
+    Rounds(Arc<dyn Rounds>),
+    /// Matrices as their factors.
+    Factors,
+    /// Whichever way is cheapest for each block.
+    Auto(Arc<dyn Cheapest>),
+}
+
+impl From<Scheme> for Carriage {
+    fn from(scheme: Scheme) -> Carriage {
+        match scheme {
+            Scheme::Numbers(codec) => Carriage::Numbers(codec.into()),
+            Scheme::Contributions(compressor) => Carriage::Contributions(compressor.into()),
+            Scheme::Rounds(rounds) => Carriage::Rounds(rounds.into()),
+            Scheme::Factors => Carriage::Factors,
+            Scheme::Auto(cheapest) => Carriage::Auto(cheapest.into()),
+        }
+    }
+}
+
+/// A topology by the executor it needs.
+#[derive(Clone)]
+pub enum Layout {
+    /// Contributions are summed.
+    Sum,
+    /// Neighbours mix their models.
+    Graph(Arc<dyn Graph>),
+    /// Models walk.
+    Walk(Arc<dyn Walk>),
+    /// Gradients travel part by part.
+    Partial(Arc<dyn Partial>),
+    /// Groups of so many seats sum inside, around owners.
+    Groups(u32),
 }
 
 impl Choices {
@@ -37,24 +84,65 @@ impl Choices {
     pub fn of(job: &Job) -> Result<Choices> {
         let (entry, learner, params) = learner(&job.learner)?;
         let (plan_card, plan) = built("plan", PLANS, &job.plan)?;
-        let (topology_card, topology) = built("topology", TOPOLOGIES, &job.topology)?;
-        let (gate_card, gate) = built("consistency", GATES, &job.consistency)?;
-        let (codec_card, codec) = built("codec", CODECS, &job.codec)?;
+        let (topology_card, form) = built("topology", TOPOLOGIES, &job.topology)?;
+        let (gate_card, Consistency { gate, blend }) =
+            built("consistency", CONSISTENCIES, &job.consistency)?;
+        let (codec_card, scheme) = built("codec", CODECS, &job.codec)?;
         let learner_card = learner_card(entry, &*learner, &params);
-        let served = topology_card.gives.contains(&starlings_core::Ability::Served)
-            && learner_card.gives.contains(&starlings_core::Ability::RowWise);
+        let gives = |card: &Card, ability| card.gives.contains(&ability);
+        let served = gives(&topology_card, Ability::Served)
+            && gives(&learner_card, Ability::RowWise)
+            && gives(&codec_card, Ability::OneWay)
+            && !matches!(blend, Blending::Local(_));
         let chosen = [learner_card, plan_card, topology_card, gate_card, codec_card];
         compat::check(&chosen, &offers())?;
+        let (layout, sums) = laid_out(form)?;
         Ok(Choices {
             learner: learner.into(),
             params,
             plan: plan.into(),
-            topology: topology.into(),
+            layout,
+            sums,
             gate: gate.into(),
-            codec: codec.into(),
+            blend: blend.into(),
+            carriage: scheme.into(),
             served,
         })
     }
+}
+
+/// The executor that a topology needs, and a topology for sums.
+fn laid_out(form: Form) -> Result<(Layout, Arc<dyn Topology>)> {
+    Ok(match form {
+        Form::Sum(topology) => (Layout::Sum, topology.into()),
+        Form::Groups(groups) => (Layout::Groups(groups.size), groups.inner.into()),
+        Form::Graph(graph) => (Layout::Graph(graph.into()), summing("tree", "")?),
+        Form::Walk(walk) => (Layout::Walk(walk.into()), summing("tree", "")?),
+        Form::Partial(partial) => (Layout::Partial(partial.into()), summing("tree", "")?),
+        Form::Shuffle(_) => {
+            return Err(Fault::caller("an all-to-all moves rows and sums nothing")
+                .hint("it serves Flock::shuffle; choose a topology that sums, such as 'ring'"));
+        }
+    })
+}
+
+/// A topology that sums, by name, with its parameters as in a job file: `summing("tree", "arity = 4")`.
+///
+/// # Errors
+/// An unknown name, bad parameters, or a topology that does not sum.
+pub fn summing(name: &str, parameters: &str) -> Result<Arc<dyn Topology>> {
+    let choice = Choice { name: name.to_string(), given: table(parameters)? };
+    match built("topology", TOPOLOGIES, &choice)?.1 {
+        Form::Sum(topology) => Ok(topology.into()),
+        _ => Err(Fault::caller(format!("topology '{name}' does not sum"))
+            .hint("choose one that does, such as 'ring'")),
+    }
+}
+
+fn table(parameters: &str) -> Result<toml::Table> {
+    let wrong =
+        |error: toml::de::Error| Fault::caller(format!("'{parameters}': {}", error.message()));
+    parameters.parse().map_err(wrong)
 }
 
 /// A learner by name, built.
@@ -75,10 +163,27 @@ pub fn learner(
 /// # Errors
 /// An unknown name or bad parameters.
 pub fn gate(name: &str, parameters: &str) -> Result<Arc<dyn Gate>> {
-    let wrong =
-        |error: toml::de::Error| Fault::caller(format!("'{parameters}': {}", error.message()));
-    let choice = Choice { name: name.to_string(), given: parameters.parse().map_err(wrong)? };
-    built("consistency", GATES, &choice).map(|(_, gate)| gate.into())
+    let choice = Choice { name: name.to_string(), given: table(parameters)? };
+    built("consistency", CONSISTENCIES, &choice).map(|(_, consistency)| consistency.gate.into())
+}
+
+/// An update rule of a table's owners by name, with its parameters as in a job file:
+/// `rule("adagrad", "learning_rate = 0.1")`.
+///
+/// # Errors
+/// An unknown name or bad parameters.
+pub fn rule(name: &str, parameters: &str) -> Result<Arc<dyn Rule>> {
+    let choice = Choice { name: name.to_string(), given: table(parameters)? };
+    built("rule", RULES, &choice).map(|(_, rule)| rule)
+}
+
+/// A codec by name, with its parameters as in a job file: `codec("top-k", "ratio = 0.01")`.
+///
+/// # Errors
+/// An unknown name or bad parameters.
+pub fn codec(name: &str, parameters: &str) -> Result<Carriage> {
+    let choice = Choice { name: name.to_string(), given: table(parameters)? };
+    built("codec", CODECS, &choice).map(|(_, scheme)| scheme.into())
 }
 
 /// The exact codec, for sums that the engine itself needs.
@@ -89,17 +194,20 @@ pub fn gate(name: &str, parameters: &str) -> Result<Arc<dyn Gate>> {
 pub fn raw() -> Arc<dyn Codec> {
     let entry = Entry::find("codec", CODECS, "raw").expect("the catalogue has the raw codec");
     let params = Params::defaults(entry.params).expect("raw has no required parameters");
-    (entry.build)(&params).expect("raw always builds").into()
+    match (entry.build)(&params) {
+        Ok(Scheme::Numbers(codec)) => codec.into(),
+        _ => unreachable!("raw encodes each number by itself"),
+    }
 }
 
 /// How an entry of a family is built from checked parameters.
-type Build<T> = fn(&Params) -> Result<Box<T>>;
+type Build<T> = fn(&Params) -> Result<T>;
 
-fn built<T: ?Sized>(
+fn built<T>(
     family: &'static str,
     entries: &'static [Entry<Build<T>>],
     choice: &Choice,
-) -> Result<(Card, Box<T>)> {
+) -> Result<(Card, T)> {
     let entry = Entry::find(family, entries, &choice.name)?;
     let params = entry.check(family, &choice.given)?;
     Ok((entry.card(family), (entry.build)(&params)?))
@@ -161,7 +269,7 @@ pub fn offers() -> Vec<Card> {
     let mut cards = learner_cards();
     cards.extend(PLANS.iter().map(|entry| entry.card("plan")));
     cards.extend(TOPOLOGIES.iter().map(|entry| entry.card("topology")));
-    cards.extend(GATES.iter().map(|entry| entry.card("consistency")));
+    cards.extend(CONSISTENCIES.iter().map(|entry| entry.card("consistency")));
     cards.extend(CODECS.iter().map(|entry| entry.card("codec")));
     cards
 }

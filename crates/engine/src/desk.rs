@@ -1,19 +1,18 @@
 //! A worker's desk: everything within reach of the walk, laid out before the first step and cleared away
 //! after the last.
 
-use crate::bridge::{Exchange, Owned, Replicated};
+use crate::bridge::{Built, Exchange, Plans};
 use crate::choices::{Choices, raw};
 use crate::clock::{Clock, Observer, Whereabouts, process_cpu_seconds};
-use crate::exchange::served::Shard;
 use crate::job::{EPOCHS_DEFAULT, Job};
 use crate::keeper::{Keeper, Resumed};
-use crate::merge::{MergeOptions, Merger};
 use crate::net::Net;
-use crate::serve::{self, Client, Codecs};
+use crate::serve::Ledger;
 use crate::stop::Stop;
 use crate::walk::Walk;
 use crate::wiring::StageWires;
 use serde::{Deserialize, Serialize};
+use starlings_consistency::Blending;
 use starlings_core::{Deadline, Event, Fault, Model, Result, Role, Seat, Step};
 use starlings_data::{Dealer, Holding};
 use starlings_learn::{
@@ -119,7 +118,7 @@ pub struct Desk {
     assignment: Assignment,
     net: Arc<Net>,
     server: Option<JoinHandle<()>>,
-    lead: Arc<AtomicU64>,
+    ledger: Arc<Ledger>,
     wired: Arc<AtomicU64>,
     speaks_for_process: bool,
     cpu_before: f64,
@@ -136,6 +135,9 @@ impl Desk {
         let stages = assignment.pipeline.len() as u32;
         let place = Place { stage: assignment.stage, stages };
         let mut model = learner.init(&facts, place)?;
+        if let Blending::Local(blend) = &*choices.blend {
+            blend.prepare(&mut model);
+        }
         let (mut memory, mut start) = (Memory::new(), Step(0));
         if let Some(resumed) = setup.resumed {
             start = resumed.step;
@@ -149,18 +151,15 @@ impl Desk {
                 .hint("set [train] steps, or choose another topology than 'star'"));
         }
         let walk = Walk::new(start, steps_max, steps_a_pass);
-        let (mut server, lead) = (None, Arc::new(AtomicU64::new(0)));
-        let exchange: Box<dyn Exchange> = if choices.served {
-            let codecs = Codecs { push: choices.codec.clone(), pull: raw() };
-            let gate = choices.gate.clone();
-            let place = (net.seat(), net.world());
-            let shard = Shard::new(learner.clone(), gate, model.clone(), place, start);
-            server = Some(serve::start(net.clone(), shard, codecs.clone(), lead.clone())?);
-            let client = Client::new(net.clone(), codecs, job.patience);
-            Box::new(Owned::new(client, exact(&net, job, &choices)))
-        } else {
-            Box::new(replicated(&net, job, &choices, &assignment))
+        let plans = Plans {
+            job,
+            choices: &choices,
+            assignment: &assignment,
+            net: &net,
+            model: &model,
+            start,
         };
+        let Built { exchange, server, ledger } = plans.build()?;
         let wired = Arc::new(AtomicU64::new(0));
         let wires: Box<dyn Wires + Send> = match stages {
             1 => Box::new(NoWires),
@@ -187,7 +186,7 @@ impl Desk {
             assignment,
             net,
             server,
-            lead,
+            ledger,
             wired,
             speaks_for_process: setup.speaks_for_process,
             cpu_before: process_cpu_seconds(),
@@ -253,7 +252,7 @@ impl Desk {
             objective: grade.objective,
             metrics: grade.metrics,
             cpu_seconds: sums[2],
-            lead_max: self.lead.load(Ordering::Relaxed),
+            lead_max: self.ledger.lead_max.load(Ordering::Relaxed),
         };
         let model = (self.net.seat() == Seat(0)).then(|| std::mem::take(&mut self.model));
         Ok(Finished { model, figures })
@@ -353,27 +352,4 @@ pub fn extent(learner: &dyn Learner, job: &Job, facts: &Facts) -> Result<(u64, O
         }
     };
     Ok((steps_a_pass, [steps_max, job.steps].into_iter().flatten().min()))
-}
-
-fn replicated(net: &Arc<Net>, job: &Job, choices: &Choices, assignment: &Assignment) -> Replicated {
-    let group = assignment.group.clone();
-    let everyone = group.len() as u32 == net.world();
-    let options = |kind, group| MergeOptions {
-        kind,
-        group,
-        topology: choices.topology.clone(),
-        codec: choices.codec.clone(),
-        patience: job.patience,
-    };
-    let all = (0..net.world()).map(Seat).collect();
-    let world = (!everyone).then(|| Merger::new(net.clone(), options(2, all)));
-    let group = Merger::new(net.clone(), options(1, group));
-    Replicated::new(choices.learner.clone(), group, world, exact(net, job, choices))
-}
-
-fn exact(net: &Arc<Net>, job: &Job, choices: &Choices) -> Merger {
-    let group = (0..net.world()).map(Seat).collect();
-    let (topology, codec) = (choices.topology.clone(), raw());
-    let options = MergeOptions { kind: 3, group, topology, codec, patience: job.patience };
-    Merger::new(net.clone(), options)
 }

@@ -1,25 +1,25 @@
 //! A flock for a caller's own loop: join, merge, leave. The engine's own workers stand on the same parts.
 
-use crate::choices::raw;
+use crate::choices::{Carriage, raw, summing};
 use crate::member::{JoinOptions, Member};
 use crate::merge::{MergeOptions, Merger};
 use crate::node::Order;
-use crate::serve::Codecs;
-use crate::table::Table;
+use crate::rules::Rule;
+use crate::table::{Table, TableOptions};
 use starlings_cluster::checkpoint::Store;
 use starlings_cluster::control::Control;
 use starlings_cluster::coordinator::Coordinator;
 use starlings_cluster::manifest::{Fingerprint, Manifest};
 use starlings_cluster::membership;
 use starlings_cluster::protocol::{FromClient, Message};
-use starlings_codec::Codec;
+use starlings_codec::Shapes;
 use starlings_consistency::Gate;
 use starlings_core::{
-    Block, Body, Deadline, Entry, Epoch, Fault, Model, Params, Result, Rows, Seat, Step, Update,
+    Block, Body, Deadline, Epoch, Fault, Model, Result, Rows, Seat, Step, Update,
     Values,
 };
 use starlings_data::{shard_rows, shard_start};
-use starlings_topology::{TOPOLOGIES, Topology};
+use starlings_topology::Topology;
 use starlings_transport::Ticket;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::ops::Range;
@@ -37,7 +37,9 @@ pub struct FlockOptions {
     /// Who talks to whom.
     pub topology: Arc<dyn Topology>,
     /// How contributions travel.
-    pub codec: Arc<dyn Codec>,
+    pub carriage: Carriage,
+    /// Rows and columns of the matrices that blocks stand for. Only blocks named here are compressed.
+    pub shapes: Shapes,
     /// How long to wait for a peer that is alive but makes no progress.
     pub patience: Duration,
 }
@@ -48,8 +50,7 @@ impl FlockOptions {
     /// # Errors
     /// When the address is none.
     pub fn new(coordinator: &str, ticket: Ticket) -> Result<FlockOptions> {
-        let entry = Entry::find("topology", TOPOLOGIES, "ring")?;
-        let topology = (entry.build)(&Params::defaults(entry.params)?)?.into();
+        let topology = summing("ring", "")?;
         let join = JoinOptions {
             coordinator: crate::launch::flock::resolve(coordinator)?,
             ticket,
@@ -57,7 +58,9 @@ impl FlockOptions {
             stop: crate::stop::Stop::new(),
             patience: Duration::from_secs(30),
         };
-        Ok(FlockOptions { join, topology, codec: raw(), patience: Duration::from_secs(600) })
+        let (carriage, shapes) = (Carriage::Numbers(raw()), Shapes::new());
+        let patience = Duration::from_secs(600);
+        Ok(FlockOptions { join, topology, carriage, shapes, patience })
     }
 }
 
@@ -68,7 +71,7 @@ pub struct Flock {
     exact: Merger,
     steps: u64,
     table: Option<Table>,
-    codec: Arc<dyn Codec>,
+    carriage: Carriage,
     patience: Duration,
 }
 
@@ -79,15 +82,15 @@ impl Flock {
     /// A refused ticket, a coordinator that is not there, or not enough members in time.
     pub fn join(options: &FlockOptions) -> Result<Flock> {
         let member = Member::join(&options.join)?;
-        let group: Vec<Seat> = (0..member.net.world()).map(Seat).collect();
-        let merger = |kind, codec| {
-            let (group, topology, patience) =
-                (group.clone(), options.topology.clone(), options.patience);
-            Merger::new(member.net.clone(), MergeOptions { kind, group, topology, codec, patience })
-        };
-        let (merger, exact) = (merger(1, options.codec.clone()), merger(2, raw()));
-        let (codec, patience) = (options.codec.clone(), options.patience);
-        Ok(Flock { member, merger, exact, steps: 0, table: None, codec, patience })
+        let (net, topology, patience) =
+            (&member.net, options.topology.clone(), options.patience);
+        let exact = MergeOptions::exact(2, net, topology, patience);
+        let carriage = options.carriage.clone();
+        let shapes = Arc::new(options.shapes.clone());
+        let lossy = MergeOptions { kind: 1, carriage: carriage.clone(), shapes, ..exact.clone() };
+        let (merger, exact) =
+            (Merger::new(net.clone(), lossy), Merger::new(net.clone(), exact));
+        Ok(Flock { member, merger, exact, steps: 0, table: None, carriage, patience })
     }
 
     /// This member's rank.
@@ -128,17 +131,22 @@ impl Flock {
     }
 
     /// Opens the flock's table: `rows` × `width` zeros that live at owners. All members open it alike, once;
-    /// `gate` says how stale a pull may be.
+    /// `gate` says how stale a pull may be, `rule` what becomes of a push ([`crate::choices::rule`]).
     ///
     /// # Errors
     /// When it is open already.
-    pub fn open_table(&mut self, rows: u32, width: u32, gate: Arc<dyn Gate>) -> Result<()> {
+    pub fn open_table(
+        &mut self,
+        (rows, width): (u32, u32),
+        gate: Arc<dyn Gate>,
+        rule: Arc<dyn Rule>,
+    ) -> Result<()> {
         if self.table.is_some() {
             return Err(Fault::caller("the flock's table is open already"));
         }
-        let codecs = Codecs { push: self.codec.clone(), pull: raw() };
-        let size = (rows, width);
-        self.table = Some(Table::open(&self.member.net, size, gate, codecs, self.patience)?);
+        let (carriage, patience) = (self.carriage.clone(), self.patience);
+        let options = TableOptions { rows, width, gate, rule, carriage, patience };
+        self.table = Some(Table::open(&self.member.net, options)?);
         Ok(())
     }
 
@@ -213,6 +221,7 @@ fn silence(block: &mut Block) {
     match &mut block.body {
         Body::Dense(values) => *values = Values::zeros(values.kind(), values.len()),
         Body::Rows(rows) => *rows = Rows::none(rows.values.kind(), rows.total, rows.width),
+        Body::Factors(factors) => (factors.left, factors.right) = (Vec::new(), Vec::new()),
     }
 }
 

@@ -150,7 +150,7 @@ impl Keeper {
         memory: &Memory,
     ) -> Result<Option<Event>> {
         let Some(inner) = &mut self.inner else { return Ok(None) };
-        exchange.cut(step, model)?;
+        let step = exchange.cut(step, model)?;
         let parts = inner.write(step, model, memory)?;
         let event = inner.gather(step, parts)?;
         // Nobody goes on before the checkpoint is complete: a crash later than this loses nothing of it.

@@ -16,6 +16,7 @@ pub mod member;
 pub mod merge;
 pub mod net;
 pub mod node;
+pub mod rules;
 pub mod serve;
 pub mod stop;
 mod table;

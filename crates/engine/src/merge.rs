@@ -1,10 +1,13 @@
-//! The blocking shell of the played exchange: performs the machine's sends and feeds it what arrives.
+//! The blocking shell of sums: performs the machines' sends and feeds them what arrives.
 
+use crate::choices::{Carriage, raw};
+use crate::exchange::collected::{Collected, Sitting};
+use crate::exchange::packet::{Address, Packer};
 use crate::exchange::scheduled::{Command, Event, Scheduled};
 use crate::net::{Arrival, Net};
-use starlings_codec::Codec;
-use starlings_core::{Deadline, Fault, Result, Seat, Step, Update};
-use starlings_topology::{Topology, moves};
+use starlings_codec::{Codec, Next, Rounds, Shapes};
+use starlings_core::{Block, Body, Deadline, Fault, Result, Seat, Step, Update, Values};
+use starlings_topology::{Pattern, Topology, moves};
 use starlings_transport::{Header, Lane};
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,14 +23,25 @@ pub struct Merger {
     group: Vec<Seat>,
     me: Seat,
     topology: Arc<dyn Topology>,
-    codec: Arc<dyn Codec>,
+    way: Way,
     patience: Duration,
     count: u64,
     scratch: Vec<u8>,
     bytes_raw: u64,
 }
 
+/// How a merger brings contributions together.
+enum Way {
+    /// Partial sums are folded on the way, each number encoded by itself.
+    Played(Arc<dyn Codec>),
+    /// Contributions go whole to whoever folds them.
+    Collected(Box<Packer>),
+    /// A few played sums instead of one.
+    Rounds(Box<dyn Rounds>, Box<Way>),
+}
+
 /// How a merger sums.
+#[derive(Clone)]
 pub struct MergeOptions {
     /// Distinguishes this group's sums from those of other groups that this seat is in.
     pub kind: u8,
@@ -36,9 +50,23 @@ pub struct MergeOptions {
     /// Who talks to whom.
     pub topology: Arc<dyn Topology>,
     /// How numbers travel.
-    pub codec: Arc<dyn Codec>,
+    pub carriage: Carriage,
+    /// The matrices that blocks stand for; blocks without one are statistics, and travel as they are.
+    pub shapes: Arc<Shapes>,
+    /// The seed of a codec's noise.
+    pub seed: u64,
     /// How long to wait for a peer that is alive but silent about this sum.
     pub patience: Duration,
+}
+
+impl MergeOptions {
+    /// Sums of numbers as they are, over all seats of a net.
+    #[must_use]
+    pub fn exact(kind: u8, net: &Net, topology: Arc<dyn Topology>, patience: Duration) -> Self {
+        let group = (0..net.world()).map(Seat).collect();
+        let (carriage, shapes) = (Carriage::Numbers(raw()), Arc::default());
+        MergeOptions { kind, group, topology, carriage, shapes, seed: 0, patience }
+    }
 }
 
 impl Merger {
@@ -48,11 +76,12 @@ impl Merger {
     /// If this seat is not in the group.
     #[must_use]
     pub fn new(net: Arc<Net>, options: MergeOptions) -> Merger {
-        let MergeOptions { kind, group, topology, codec, patience } = options;
-        let me = group.iter().position(|&seat| seat == net.seat());
+        let me = options.group.iter().position(|&seat| seat == net.seat());
         let me = Seat(me.expect("a seat sums within its own group") as u32);
+        let way = Way::of(&options, me);
+        let MergeOptions { kind, group, topology, patience, .. } = options;
         let scratch = Vec::new();
-        Merger { net, kind, group, me, topology, codec, patience, count: 0, scratch, bytes_raw: 0 }
+        Merger { net, kind, group, me, topology, way, patience, count: 0, scratch, bytes_raw: 0 }
     }
 
     /// Bytes that the chunks sent so far have in memory.
@@ -66,63 +95,122 @@ impl Merger {
     /// # Errors
     /// A lost peer, named with what was being waited for; an abort; or a peer that broke the protocol.
     pub fn merge(&mut self, update: Update) -> Result<Update> {
-        let count = Step(self.count);
-        self.count += 1;
-        let world = self.group.len() as u32;
-        if world == 1 {
-            return Ok(update);
+        if self.group.len() == 1 {
+            self.count += 1;
+            return Ok(multiplied_out(update));
         }
-        let topology = self.topology.clone();
-        let me = self.me;
-        let mut machine =
-            Scheduled::new(update, self.codec.clone(), topology.grain(world), |chunks| {
-                moves(&topology.pattern(me, world, chunks), me, world)
-            });
+        // The way is set aside while it is used, for sums are made with the rest of the merger.
+        let mut way = std::mem::replace(&mut self.way, Way::Played(raw()));
+        let merged = self.by(&mut way, update);
+        self.way = way;
+        merged
+    }
+
+    fn by(&mut self, way: &mut Way, update: Update) -> Result<Update> {
+        match way {
+            Way::Played(codec) => {
+                let codec = codec.clone();
+                self.play(multiplied_out(update), codec)
+            }
+            Way::Collected(packer) => self.collect(update, packer),
+            Way::Rounds(rounds, inner) => {
+                let world = self.group.len() as u32;
+                let mut next = rounds.first(multiplied_out(update), self.count, world);
+                loop {
+                    let sum = self.by(inner, next)?;
+                    match rounds.next(sum) {
+                        Next::Sum(update) => next = update,
+                        Next::Done(update) => return Ok(update),
+                    }
+                }
+            }
+        }
+    }
+
+    fn play(&mut self, update: Update, codec: Arc<dyn Codec>) -> Result<Update> {
+        let count = self.next_count();
+        let (topology, me, world) = (self.topology.clone(), self.me, self.group.len() as u32);
+        let mut machine = Scheduled::new(update, codec, topology.grain(world), |chunks| {
+            moves(&topology.pattern(me, world, chunks), me, world)
+        });
         let by = Deadline::after(self.patience);
         let mut commands = Vec::new();
         machine.on(Event::Begin, &mut commands);
         loop {
-            if self.perform(&machine, count, &mut commands, by)? {
-                return Ok(machine.take());
+            for command in commands.drain(..) {
+                match command {
+                    Command::Send { to, chunk, total } => {
+                        let mut scratch = std::mem::take(&mut self.scratch);
+                        let bytes = machine.payload(chunk, &mut scratch);
+                        self.bytes_raw += machine.bytes_raw(chunk);
+                        let sent = self.send(to, (chunk, total, count), bytes, by);
+                        self.scratch = scratch;
+                        sent?;
+                    }
+                    Command::Done => return Ok(machine.take()),
+                    Command::Fail { seat, phase, why } => return Err(self.fail(seat, phase, &why)),
+                }
             }
-            let event = match self.arrival(count, by) {
-                Ok(event) => event,
-                Err(fault) => return Err(self.explain(fault, &machine)),
-            };
+            let event = self.arrival(count, by).map_err(|f| self.explain(f, machine.waiting()))?;
             machine.on(event, &mut commands);
         }
     }
 
-    /// Performs the machine's commands; true when the sum is complete.
-    fn perform(
-        &mut self,
-        machine: &Scheduled,
-        count: Step,
-        commands: &mut Vec<Command>,
-        by: Deadline,
-    ) -> Result<bool> {
-        for command in commands.drain(..) {
-            match command {
-                Command::Send { to, chunk, total } => {
-                    let tag = chunk as u32 | if total { TOTAL } else { 0 };
-                    let header = Header { lane: Lane::Exchange, kind: self.kind, step: count, tag };
-                    let bytes = machine.payload(chunk, &mut self.scratch);
-                    self.bytes_raw += machine.bytes_raw(chunk);
-                    self.net.send(self.group[to.index()], header, bytes, by)?;
-                }
-                Command::Done => return Ok(true),
-                Command::Fail { seat, phase, why } => {
-                    let seat = self.group[seat.index()];
-                    let what = format!("{seat} on {} {why}", self.net.host(seat));
-                    return Err(Fault::peer(Some(seat), what).during(phase));
+    fn collect(&mut self, update: Update, packer: &mut Packer) -> Result<Update> {
+        let count = self.next_count();
+        let (topology, me, world) = (self.topology.clone(), self.me, self.group.len() as u32);
+        let sitting = Sitting { count: count.0, me, world };
+        let owners = |chunks| match topology.pattern(me, world, chunks) {
+            Pattern::Everyone => None,
+            Pattern::Owners(owners) => Some(owners),
+            // A topology of moves folds on the way: contributions go to owners in turn instead.
+            Pattern::Moves(_) => Some((0..chunks).map(|c| Seat(c as u32 % world)).collect()),
+        };
+        let mut machine = Collected::new(update, sitting, topology.grain(world), owners);
+        let by = Deadline::after(self.patience);
+        let mut commands = Vec::new();
+        machine.on(Event::Begin, packer, &mut commands);
+        loop {
+            for command in commands.drain(..) {
+                match command {
+                    Command::Send { to, chunk, total } => {
+                        self.bytes_raw += machine.bytes_raw(chunk);
+                        let bytes = machine.payload(chunk, total);
+                        self.send(to, (chunk, total, count), bytes, by)?;
+                    }
+                    Command::Done => return Ok(machine.take()),
+                    Command::Fail { seat, phase, why } => return Err(self.fail(seat, phase, &why)),
                 }
             }
+            let event = self.arrival(count, by).map_err(|f| self.explain(f, machine.waiting()))?;
+            machine.on(event, packer, &mut commands);
         }
-        Ok(false)
+    }
+
+    fn next_count(&mut self) -> Step {
+        self.count += 1;
+        Step(self.count - 1)
+    }
+
+    fn send(
+        &self,
+        to: Seat,
+        (chunk, total, count): (usize, bool, Step),
+        bytes: &[u8],
+        by: Deadline,
+    ) -> Result<()> {
+        let tag = chunk as u32 | if total { TOTAL } else { 0 };
+        let header = Header { lane: Lane::Exchange, kind: self.kind, step: count, tag };
+        self.net.send(self.group[to.index()], header, bytes, by)
+    }
+
+    fn fail(&self, seat: Seat, phase: String, why: &str) -> Fault {
+        let seat = self.group[seat.index()];
+        Fault::peer(Some(seat), format!("{seat} on {} {why}", self.net.host(seat))).during(phase)
     }
 
     /// The next frame of this sum. A peer may be one sum ahead: its frames wait in the lane.
-    fn arrival(&mut self, count: Step, by: Deadline) -> Result<Event> {
+    fn arrival(&self, count: Step, by: Deadline) -> Result<Event> {
         let mine =
             |arrival: &Arrival| arrival.header.kind == self.kind && arrival.header.step == count;
         self.event(self.net.next(Lane::Exchange, mine, by)?)
@@ -139,16 +227,46 @@ impl Merger {
         Ok(Event::Frame { from: Seat(from as u32), chunk, total, payload: arrival.payload })
     }
 
-    fn explain(&self, fault: Fault, machine: &Scheduled) -> Fault {
-        match machine.waiting() {
+    fn explain(&self, fault: Fault, waiting: Option<(Seat, usize)>) -> Fault {
+        match waiting {
             Some((peer, chunk)) => {
                 let peer = self.group[peer.index()];
-                fault.during(format!(
-                    "waiting for chunk {chunk} from {peer} on {}",
-                    self.net.host(peer)
-                ))
+                let host = self.net.host(peer);
+                fault.during(format!("waiting for chunk {chunk} from {peer} on {host}"))
             }
             None => fault,
         }
     }
+}
+
+impl Way {
+    fn of(options: &MergeOptions, me: Seat) -> Way {
+        let world = options.group.len() as u32;
+        let everyone = options.topology.pattern(me, world, 1) == Pattern::Everyone;
+        let packed = |carriage: Carriage| {
+            let address = Address { seed: options.seed, seat: me.0, world, everyone };
+            Way::Collected(Box::new(Packer::new(carriage, options.shapes.clone(), &address)))
+        };
+        match &options.carriage {
+            Carriage::Numbers(codec) if !everyone => Way::Played(codec.clone()),
+            Carriage::Rounds(rounds) => {
+                let numbers = || Carriage::Numbers(raw());
+                let inner = if everyone { packed(numbers()) } else { Way::Played(raw()) };
+                Way::Rounds(rounds.begin_seat(&options.shapes), Box::new(inner))
+            }
+            carriage => packed(carriage.clone()),
+        }
+    }
+}
+
+/// Factors as the matrices they are, for sums that fold on the way.
+fn multiplied_out(mut update: Update) -> Update {
+    for Block { body, .. } in &mut update.blocks {
+        if let Body::Factors(factors) = body {
+            let mut matrix = vec![0.0; factors.rows as usize * factors.width as usize];
+            factors.add_to(&mut matrix);
+            *body = Body::Dense(Values::F64(matrix));
+        }
+    }
+    update
 }

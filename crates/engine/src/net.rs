@@ -152,6 +152,28 @@ impl Net {
         }
     }
 
+    /// A message of a lane that `wanted` accepts, if one has arrived already.
+    ///
+    /// # Errors
+    /// An abort, or a lost peer (named) when nothing is left to take.
+    pub fn try_next(&self, lane: Lane, wanted: impl Fn(&Arrival) -> bool) -> Result<Option<Arrival>> {
+        let mut state = self.shared.lock();
+        if let Some(fault) = &state.aborted {
+            return Err(fault.clone());
+        }
+        let queue = &mut state.lanes[lane as usize];
+        let found = queue.iter().position(&wanted);
+        if let Some(arrival) = found.and_then(|at| queue.remove(at)) {
+            state.bytes[lane as usize] -= arrival.payload.len();
+            self.shared.taken.notify_all();
+            return Ok(Some(arrival));
+        }
+        match state.lost.iter().next() {
+            Some((&seat, why)) => Err(self.lost_fault(seat, why)),
+            None => Ok(None),
+        }
+    }
+
     /// Wakes every waiting call with this fault.
     pub fn abort(&self, fault: Fault) {
         self.shared.lock().aborted.get_or_insert(fault);

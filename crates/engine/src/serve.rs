@@ -1,17 +1,20 @@
 //! The blocking shells of the served exchange: the thread that runs this seat's server shard, and the client
 //! through which the worker pushes and pulls.
 
-use crate::exchange::rows_wire::{read, write};
-use crate::exchange::served::{Asks, Command, Event, Shard, WantedRows, place};
+use crate::choices::Carriage;
+use crate::exchange::ownership::Ownership;
+use crate::exchange::rows_wire::{Glasses, Pen, read, write};
+use crate::exchange::served::{Asks, Command, Event, News, Shard, WantedRows, place};
 use crate::net::{Arrival, Net};
 use serde::{Deserialize, Serialize};
-use starlings_codec::Codec;
+use starlings_codec::{Codec, Compressor, Residuals};
+use starlings_consistency::Gate;
 use starlings_core::{
-    Block, Body, Deadline, Fault, Model, Result, Role, Rows, Seat, Step, Tensor, Update,
+    Block, Body, Deadline, Fault, Model, Result, Rng, Role, Seat, Step, Update,
 };
 use starlings_learn::{Moment, Needs};
-use starlings_topology::owned_rows;
 use starlings_transport::{Header, Lane};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
@@ -21,47 +24,74 @@ const PUSH: u8 = 1;
 const PULL: u8 = 2;
 const FINISHED: u8 = 3;
 const ANSWER: u8 = 4;
+const FRESH: u8 = 5;
 
 #[derive(Serialize, Deserialize)]
 struct PushMeta {
     pass: u64,
     seed: u64,
     rows: u64,
+    last: bool,
 }
 
 #[derive(Serialize, Deserialize)]
 struct PullMeta {
-    strict: bool,
+    due: Vec<u64>,
     stop: bool,
     cut: bool,
+    after: u64,
     wanted: Vec<(String, Option<Vec<u32>>)>,
 }
 
-#[derive(Serialize, Deserialize)]
-struct AnswerMeta {
-    stop_at: Option<u64>,
-    cut_at: Option<u64>,
-}
-
-/// How pushes are encoded and pulled rows travel.
+/// How rows travel between workers and owners, and who the owners are.
 #[derive(Clone)]
-pub struct Codecs {
-    /// For contributions.
-    pub push: Arc<dyn Codec>,
+pub struct Service {
+    /// For contributions: each number by itself, or compressed.
+    pub push: Carriage,
     /// For the model's rows: exact.
     pub pull: Arc<dyn Codec>,
+    /// Who owns what.
+    pub owners: Arc<Ownership>,
+    /// When pulls are answered.
+    pub gate: Arc<dyn Gate>,
+    /// How long to wait for a peer that is alive but silent.
+    pub patience: Duration,
 }
 
-/// Starts the thread that runs this seat's shard. It ends when the net closes; `lead` always has the largest
-/// lead it has allowed.
+impl Service {
+    fn compressor(&self) -> Option<&dyn Compressor> {
+        match &self.push {
+            Carriage::Contributions(compressor) => Some(&**compressor),
+            _ => None,
+        }
+    }
+
+    fn push_codec(&self) -> &dyn Codec {
+        match &self.push {
+            Carriage::Numbers(codec) => &**codec,
+            _ => &*self.pull,
+        }
+    }
+}
+
+/// What a shard's thread tells the rest of its worker.
+#[derive(Debug, Default)]
+pub struct Ledger {
+    /// The largest lead it has allowed.
+    pub lead_max: AtomicU64,
+    /// Contributions that came too late.
+    pub dropped: AtomicU64,
+}
+
+/// Starts the thread that runs this seat's shard. It ends when the net closes.
 ///
 /// # Errors
 /// When the thread cannot be started.
 pub fn start(
     net: Arc<Net>,
     mut shard: Shard,
-    codecs: Codecs,
-    lead: Arc<AtomicU64>,
+    service: Service,
+    ledger: Arc<Ledger>,
 ) -> Result<JoinHandle<()>> {
     let serve = move || {
         let _alarm = Alarm(net.clone());
@@ -69,13 +99,14 @@ pub fn start(
         // It ends with the net: closed, aborted, or a peer lost, which the client reports.
         while let Some(arrival) = next_request(&net) {
             let from = arrival.from;
-            match decode(arrival, &codecs) {
+            match decode(arrival, &service, net.seat()) {
                 Ok(event) => shard.on(event, &mut commands),
                 Err(why) => commands.push(Command::Fail(format!("{from} sent {why}"))),
             }
-            lead.store(shard.lead_max(), Ordering::Relaxed);
+            ledger.lead_max.store(shard.lead_max(), Ordering::Relaxed);
+            ledger.dropped.store(shard.dropped(), Ordering::Relaxed);
             for command in commands.drain(..) {
-                if let Err(fault) = perform(&net, command, &codecs) {
+                if let Err(fault) = perform(&net, command, &service) {
                     net.abort(fault);
                 }
             }
@@ -100,13 +131,19 @@ fn next_request(net: &Net) -> Option<Arrival> {
     net.next(Lane::Request, |_| true, Deadline::after(Duration::from_secs(3600 * 24))).ok()
 }
 
-fn decode(arrival: Arrival, codecs: &Codecs) -> Result<Event, &'static str> {
+fn decode(arrival: Arrival, service: &Service, owner: Seat) -> Result<Event, &'static str> {
     let (from, step) = (arrival.from, arrival.header.step);
     match arrival.header.kind {
         PUSH => {
-            let (meta, update) = read::<PushMeta>(&arrival.payload, &*codecs.push)?;
-            let PushMeta { pass, seed, rows } = meta;
-            Ok(Event::Push { from, moment: Moment { step, pass, seed, rows }, update })
+            let glasses = Glasses {
+                codec: service.push_codec(),
+                compressor: service.compressor(),
+                owners: &service.owners,
+                owner,
+            };
+            let (meta, update) = read::<PushMeta>(&arrival.payload, glasses)?;
+            let PushMeta { pass, seed, rows, last } = meta;
+            Ok(Event::Push { from, moment: Moment { step, pass, seed, rows }, update, last })
         }
         PULL => {
             let meta: PullMeta = postcard::from_bytes(&arrival.payload)
@@ -115,49 +152,59 @@ fn decode(arrival: Arrival, codecs: &Codecs) -> Result<Event, &'static str> {
                 .wanted
                 .into_iter()
                 .map(|(name, rows)| (name, rows.map_or(WantedRows::Owned, WantedRows::These)));
-            let asks = Asks { strict: meta.strict, stop: meta.stop, cut: meta.cut };
-            Ok(Event::Pull { from, step, wanted: wanted.collect(), asks })
+            let PullMeta { due, stop, cut, after, .. } = meta;
+            let asks = Asks { stop, cut, after };
+            Ok(Event::Pull { from, step, wanted: wanted.collect(), asks, due })
         }
         FINISHED => Ok(Event::Finished { from }),
         _ => Err("an unknown request"),
     }
 }
 
-fn perform(net: &Net, command: Command, codecs: &Codecs) -> Result<()> {
-    match command {
-        Command::Answer { to, step, rows, stop_at, cut_at } => {
-            let payload = write(AnswerMeta { stop_at, cut_at }, &rows, &*codecs.pull);
-            let header = Header { lane: Lane::Answer, kind: ANSWER, step, tag: 0 };
-            // A worker that is gone is reported by whoever waits for it, not by its server.
-            let _ = net.send(to, header, &payload, Deadline::after_ms(60_000));
-            Ok(())
+fn perform(net: &Net, command: Command, service: &Service) -> Result<()> {
+    let (to, kind, step, rows, news) = match command {
+        Command::Answer { to, step, rows, news } => (to, ANSWER, step, rows, news),
+        Command::Fresh { to, rows, news } => (to, FRESH, Step(news.slowest), rows, news),
+        Command::Fail(why) => {
+            return Err(Fault::caller(why).during("the server shard stopped"));
         }
-        Command::Fail(why) => Err(Fault::caller(why).during("the server shard stopped")),
-    }
-}
-
-/// What a pull learned besides the rows.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Pulled {
-    /// All stop before this step.
-    pub stop_at: Option<u64>,
-    /// All make a cut before this step.
-    pub cut_at: Option<u64>,
+    };
+    let place = (&*service.owners, net.seat());
+    let payload = write(news, &rows, &mut Pen::Codec(&*service.pull), place);
+    let header = Header { lane: Lane::Answer, kind, step, tag: 0 };
+    // A worker that is gone is reported by whoever waits for it, not by its server.
+    let _ = net.send(to, header, &payload, Deadline::after_ms(60_000));
+    Ok(())
 }
 
 /// The worker's side: pushes contributions to the owners of their rows, pulls rows from them.
 pub struct Client {
     net: Arc<Net>,
-    codecs: Codecs,
-    patience: Duration,
+    service: Service,
+    residuals: Residuals,
+    seed: u64,
     bytes_raw: u64,
+    /// What is known of each owner.
+    known: Vec<Known>,
+    /// What all have agreed on, as the first seat's shard last told.
+    news: News,
+}
+
+/// What a client knows of an owner that sends fresh rows by itself.
+#[derive(Clone, Debug, Default)]
+struct Known {
+    slowest: u64,
+    asked: BTreeMap<String, BTreeSet<u32>>,
+    asked_all: bool,
 }
 
 impl Client {
     /// A client on a net whose every seat runs a shard.
     #[must_use]
-    pub fn new(net: Arc<Net>, codecs: Codecs, patience: Duration) -> Client {
-        Client { net, codecs, patience, bytes_raw: 0 }
+    pub fn new(net: Arc<Net>, service: Service, seed: u64) -> Client {
+        let known = vec![Known::default(); net.world() as usize];
+        let (residuals, news) = (Residuals::default(), News::default());
+        Client { net, service, residuals, seed, bytes_raw: 0, known, news }
     }
 
     /// Bytes that everything pushed and pulled has in memory.
@@ -166,31 +213,44 @@ impl Client {
         self.bytes_raw
     }
 
-    /// Pushes a contribution. Blocks that name no tensor of the model stay here: they are statistics.
+    /// What was lost in pushes so far.
+    pub fn residuals(&mut self) -> &mut Residuals {
+        &mut self.residuals
+    }
+
+    /// Pushes a contribution, or with `last` unset a part of one. Blocks that name no tensor of the model stay
+    /// here: they are statistics.
     ///
     /// # Errors
     /// A lost peer.
-    pub fn push(&mut self, moment: &Moment, update: &Update, model: &Model) -> Result<()> {
-        let by = Deadline::after(self.patience);
+    pub fn push(&mut self, moment: &Moment, update: &Update, last: bool) -> Result<()> {
+        let by = Deadline::after(self.service.patience);
         let header = Header { lane: Lane::Request, kind: PUSH, step: moment.step, tag: 0 };
         for owner in (0..self.net.world()).map(Seat) {
-            let parts: Vec<Block> = update
-                .blocks
-                .iter()
-                .filter_map(|block| {
-                    restrict(block, model.get(&block.name)?, owner, self.net.world())
-                })
-                .collect();
+            let owners = &self.service.owners;
+            let parts: Vec<Block> =
+                update.blocks.iter().filter_map(|block| owners.restrict(block, owner)).collect();
             if owner != self.net.seat() {
                 self.bytes_raw += parts.iter().map(|block| block.bytes() as u64).sum::<u64>();
             }
-            let meta = PushMeta { pass: moment.pass, seed: moment.seed, rows: moment.rows };
-            self.net.send(owner, header, &write(meta, &parts, &*self.codecs.push), by)?;
+            let meta =
+                PushMeta { pass: moment.pass, seed: moment.seed, rows: moment.rows, last };
+            let key = [moment.step.0, u64::from(self.net.seat().0), u64::from(owner.0)];
+            let noise = Rng::named(self.seed, "push", &key);
+            let mut pen = match &self.service.push {
+                Carriage::Contributions(compressor) => {
+                    Pen::Compressor(&**compressor, &mut self.residuals, noise)
+                }
+                _ => Pen::Codec(self.service.push_codec()),
+            };
+            let payload = write(meta, &parts, &mut pen, (owners, owner));
+            self.net.send(owner, header, &payload, by)?;
         }
         Ok(())
     }
 
-    /// Pulls what is needed into the model. Waits until the owners' gates admit the step.
+    /// Pulls what is needed into the model. Waits until the owners' gates admit the step. Owners that send
+    /// fresh rows by themselves are asked for a row only once.
     ///
     /// # Errors
     /// A lost peer, an abort or the deadline.
@@ -200,45 +260,93 @@ impl Client {
         needs: &Needs,
         asks: Asks,
         model: &mut Model,
-    ) -> Result<Pulled> {
-        let by = Deadline::after(self.patience);
-        let world = self.net.world();
-        for owner in (0..world).map(Seat) {
-            let wanted = wanted(needs, asks.strict, model, owner, world);
-            let meta = PullMeta { strict: asks.strict, stop: asks.stop, cut: asks.cut, wanted };
+    ) -> Result<News> {
+        self.request(step, needs, (asks, Vec::new()), model)
+    }
+
+    /// Pulls everything, optimiser state included, as it is when each seat has pushed the steps that are due.
+    ///
+    /// # Errors
+    /// A lost peer, an abort or the deadline.
+    pub fn pull_all(&mut self, step: Step, due: Vec<u64>, model: &mut Model) -> Result<News> {
+        self.request(step, &Needs::All, (Asks::default(), due), model)
+    }
+
+    fn request(
+        &mut self,
+        step: Step,
+        needs: &Needs,
+        (asks, due): (Asks, Vec<u64>),
+        model: &mut Model,
+    ) -> Result<News> {
+        let by = Deadline::after(self.service.patience);
+        let mut answers = 0;
+        let strict = !due.is_empty();
+        let silent = self.service.gate.pushes() && !strict && !asks.stop && !asks.cut;
+        for owner in (0..self.net.world()).map(Seat) {
+            let wanted = self.wanted(needs, strict, model, owner);
+            if silent && self.known[owner.index()].covers(&wanted) {
+                continue;
+            }
+            self.known[owner.index()].ask(&wanted);
+            answers += 1;
+            let Asks { stop, cut, after } = asks;
+            let meta = PullMeta { due: due.clone(), stop, cut, after, wanted };
             let payload = postcard::to_stdvec(&meta).expect("plain data serialises");
             let header = Header { lane: Lane::Request, kind: PULL, step, tag: 0 };
             self.net.send(owner, header, &payload, by)?;
         }
-        let mut pulled = Pulled::default();
-        for _ in 0..world {
-            let arrival = self.net.next(Lane::Answer, |arrival| arrival.header.step == step, by)?;
-            let from = arrival.from;
-            let broken = |why: &str| {
-                Fault::peer(
-                    Some(from),
-                    format!("{from} on {} answered with {why}", self.net.host(from)),
-                )
-            };
-            let (meta, rows) =
-                read::<AnswerMeta>(&arrival.payload, &*self.codecs.pull).map_err(broken)?;
-            if from != self.net.seat() {
-                self.bytes_raw += rows.bytes() as u64;
-            }
-            for block in &rows.blocks {
-                let tensor =
-                    model.get_mut(&block.name).ok_or_else(|| broken("an unknown tensor"))?;
-                let Body::Rows(rows) = &block.body else { return Err(broken("a dense block")) };
-                if !place(tensor, rows) {
-                    return Err(broken("rows of another table"));
-                }
-            }
-            // One shard decides for all where to stop and cut.
-            if from == Seat(0) {
-                pulled = Pulled { stop_at: meta.stop_at, cut_at: meta.cut_at };
+        // Fresh rows come before the answers that were written after them: in the order of arrival.
+        let mine = |arrival: &Arrival| {
+            arrival.header.kind == FRESH
+                || (arrival.header.kind == ANSWER && arrival.header.step == step)
+        };
+        while let Some(arrival) = self.net.try_next(Lane::Answer, mine)? {
+            answers -= u32::from(arrival.header.kind == ANSWER);
+            self.take(&arrival, model)?;
+        }
+        while answers > 0 || (silent && !self.fresh(step)) {
+            let arrival = self.net.next(Lane::Answer, mine, by)?;
+            answers -= u32::from(arrival.header.kind == ANSWER);
+            self.take(&arrival, model)?;
+        }
+        Ok(self.news)
+    }
+
+    fn fresh(&self, step: Step) -> bool {
+        self.known.iter().all(|known| self.service.gate.fresh(step, known.slowest))
+    }
+
+    /// Puts the rows of an answer into the model.
+    fn take(&mut self, arrival: &Arrival, model: &mut Model) -> Result<()> {
+        let from = arrival.from;
+        let host = self.net.host(from).to_string();
+        let broken =
+            |why: &str| Fault::peer(Some(from), format!("{from} on {host} answered with {why}"));
+        let glasses = Glasses {
+            codec: &*self.service.pull,
+            compressor: None,
+            owners: &self.service.owners,
+            owner: from,
+        };
+        let (news, rows) = read::<News>(&arrival.payload, glasses).map_err(broken)?;
+        if from != self.net.seat() {
+            self.bytes_raw += rows.bytes() as u64;
+        }
+        for block in &rows.blocks {
+            let tensor = model.get_mut(&block.name).ok_or_else(|| broken("an unknown tensor"))?;
+            let Body::Rows(rows) = &block.body else { return Err(broken("a dense block")) };
+            if !place(tensor, rows) {
+                return Err(broken("rows of another table"));
             }
         }
-        Ok(pulled)
+        let known = &mut self.known[from.index()];
+        known.slowest = known.slowest.max(news.slowest);
+        // One shard decides for all where to stop and cut.
+        if from == Seat(0) {
+            self.news = news;
+        }
+        Ok(())
     }
 
     /// Tells all shards that this worker pushes no more.
@@ -246,50 +354,52 @@ impl Client {
     /// # Errors
     /// A lost peer.
     pub fn finished(&self, step: Step) -> Result<()> {
-        let by = Deadline::after(self.patience);
+        let by = Deadline::after(self.service.patience);
         let header = Header { lane: Lane::Request, kind: FINISHED, step, tag: 0 };
         (0..self.net.world()).try_for_each(|owner| self.net.send(Seat(owner), header, &[], by))
     }
-}
 
-/// The part of a block that an owner is concerned with, as rows.
-fn restrict(block: &Block, tensor: &Tensor, owner: Seat, world: u32) -> Option<Block> {
-    let owned = owned_rows(owner, tensor.rows() as u32, world);
-    let rows = match &block.body {
-        Body::Rows(rows) => rows.range(owned.start, owned.end),
-        Body::Dense(values) => {
-            let width = values.len() / tensor.rows().max(1);
-            let values = values.slice(owned.start as usize * width, owned.end as usize * width);
-            let (total, width) = (tensor.rows() as u32, width as u32);
-            Rows { total, width, index: owned.collect(), values }
+    /// What to want from an owner. A strict pull wants everything, optimiser state included.
+    fn wanted(
+        &self,
+        needs: &Needs,
+        everything: bool,
+        model: &Model,
+        owner: Seat,
+    ) -> Vec<(String, Option<Vec<u32>>)> {
+        match needs {
+            Needs::Rows(rows) if !everything => rows
+                .iter()
+                .map(|(name, rows)| {
+                    (name.clone(), Some(self.service.owners.among(name, owner, rows)))
+                })
+                .collect(),
+            _ => model
+                .iter()
+                .filter(|(_, tensor)| everything || tensor.role == Role::Weight)
+                .map(|(name, _)| (name.to_string(), None))
+                .collect(),
         }
-    };
-    Some(Block { name: block.name.clone(), body: Body::Rows(rows) })
+    }
 }
 
-/// What to want from an owner. A strict pull wants everything, optimiser state included.
-fn wanted(
-    needs: &Needs,
-    everything: bool,
-    model: &Model,
-    owner: Seat,
-    world: u32,
-) -> Vec<(String, Option<Vec<u32>>)> {
-    match needs {
-        Needs::Rows(rows) if !everything => rows
-            .iter()
-            .map(|(name, rows)| {
-                let total = model.get(name).map_or(0, |tensor| tensor.rows() as u32);
-                let owned = owned_rows(owner, total, world);
-                let from = rows.partition_point(|&row| row < owned.start);
-                let to = rows.partition_point(|&row| row < owned.end);
-                (name.clone(), Some(rows[from..to].to_vec()))
-            })
-            .collect(),
-        _ => model
-            .iter()
-            .filter(|(_, tensor)| everything || tensor.role == Role::Weight)
-            .map(|(name, _)| (name.to_string(), None))
-            .collect(),
+impl Known {
+    /// Whether all of this has been asked for before.
+    fn covers(&self, wanted: &[(String, Option<Vec<u32>>)]) -> bool {
+        let asked = |(name, rows): &(String, Option<Vec<u32>>)| match (rows, self.asked.get(name)) {
+            (Some(rows), Some(asked)) => rows.iter().all(|row| asked.contains(row)),
+            (Some(rows), None) => rows.is_empty(),
+            (None, _) => false,
+        };
+        self.asked_all || wanted.iter().all(asked)
+    }
+
+    fn ask(&mut self, wanted: &[(String, Option<Vec<u32>>)]) {
+        for (name, rows) in wanted {
+            match rows {
+                None => self.asked_all = true,
+                Some(rows) => self.asked.entry(name.clone()).or_default().extend(rows),
+            }
+        }
     }
 }

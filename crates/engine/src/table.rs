@@ -1,22 +1,33 @@
-//! A shared table for a caller's own loop: its rows live at owners, pushes add to them, pulls read them under
+//! A shared table for a caller's own loop: its rows live at owners, pushes change them by a rule, pulls read them under
 //! the gate that was chosen (Ho et al. 2013: the tables of SSP). The parameter server without a learner.
 
-use crate::exchange::served::{Asks, Shard};
+use crate::choices::{Carriage, raw};
+use crate::exchange::ownership::Ownership;
+use crate::exchange::served::{Asks, Office, Shard};
 use crate::net::Net;
-use crate::serve::{self, Client, Codecs};
-use starlings_consistency::Gate;
+use crate::rules::Rule;
+use crate::serve::{self, Client, Service};
+use starlings_consistency::{Blending, Gate};
 use starlings_core::{
-    Ability, Block, Body, Fault, Kind, Model, Result, Role, Rows, Step, Tensor, Update, Values,
+    Block, Fault, Kind, Model, Result, Role, Rows, Seat, Step, Tensor, Update,
 };
-use starlings_data::{Batch, LabelNeed};
-use starlings_learn::{Appetite, Facts, Grade, Learner, Moment, Needs, Outcome, Place, Task, Work};
+use starlings_learn::{Moment, Needs};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 /// The table's name on the wire.
 const NAME: &str = "table";
+
+/// How a table is made.
+pub(crate) struct TableOptions {
+    pub(crate) rows: u32,
+    pub(crate) width: u32,
+    pub(crate) gate: Arc<dyn Gate>,
+    pub(crate) rule: Arc<dyn Rule>,
+    pub(crate) carriage: Carriage,
+    pub(crate) patience: Duration,
+}
 
 /// One member's door to the shared table.
 pub(crate) struct Table {
@@ -26,22 +37,28 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// Opens a table of f64 zeros. All members open it with the same size and gate.
-    pub(crate) fn open(
-        net: &Arc<Net>,
-        (rows, width): (u32, u32),
-        gate: Arc<dyn Gate>,
-        codecs: Codecs,
-        patience: Duration,
-    ) -> Result<Table> {
+    /// Opens a table of f64 zeros. All members open it alike.
+    pub(crate) fn open(net: &Arc<Net>, options: TableOptions) -> Result<Table> {
+        let TableOptions { rows, width, gate, rule, carriage, patience } = options;
         let mut model = Model::new();
         let shape = [rows as usize, width as usize];
         model.set(NAME, Tensor::zeros(Kind::F64, &shape, Role::Weight));
-        let place = (net.seat(), net.world());
-        let shard = Shard::new(Arc::new(Sums), gate, model.clone(), place, Step(0));
+        rule.prepare(&mut model);
+        let owners = Arc::new(Ownership::of(&model, net.world()));
+        let service = Service {
+            push: carriage,
+            pull: raw(),
+            owners: owners.clone(),
+            gate: gate.clone(),
+            patience,
+        };
+        let blending = Arc::new(Blending::Plain);
+        let pushers = (0..net.world()).map(Seat).collect();
+        let office = Office { rule, gate, blending, owners, seat: net.seat(), pushers };
+        let shard = Shard::new(office, model.clone(), Step(0));
         // The thread ends with the net.
-        drop(serve::start(net.clone(), shard, codecs.clone(), Arc::new(AtomicU64::new(0)))?);
-        Ok(Table { client: Client::new(net.clone(), codecs, patience), model, pushes: 0 })
+        drop(serve::start(net.clone(), shard, service.clone(), Arc::default())?);
+        Ok(Table { client: Client::new(net.clone(), service, 0), model, pushes: 0 })
     }
 
     /// Adds rows to the table. One push is one step of this member's clock.
@@ -50,7 +67,7 @@ impl Table {
         self.check(&rows.index)?;
         let update = Update { blocks: vec![Block::rows(NAME, rows)] };
         self.pushes += 1;
-        self.client.push(&moment, &update, &self.model)
+        self.client.push(&moment, &update, true)
     }
 
     /// Reads rows, no staler than the gate allows.
@@ -73,75 +90,5 @@ impl Table {
             && index.last().is_none_or(|&last| last < total);
         let wrong = || Fault::caller(format!("row numbers must increase and stay below {total}"));
         if sound { Ok(()) } else { Err(wrong()) }
-    }
-}
-
-/// The rule of the table's owners: what is pushed is added. It never sees a row of data.
-struct Sums;
-
-impl Learner for Sums {
-    fn task(&self) -> Task {
-        Task::Regression
-    }
-
-    fn appetite(&self) -> Appetite {
-        Appetite::Batches
-    }
-
-    fn label(&self) -> LabelNeed {
-        LabelNeed::None
-    }
-
-    fn gives(&self) -> &'static [Ability] {
-        &[Ability::Sum, Ability::RowWise]
-    }
-
-    fn requires(&self) -> &'static [Ability] {
-        &[]
-    }
-
-    fn init(&self, _: &Facts, _: Place) -> Result<Model> {
-        Ok(Model::new())
-    }
-
-    fn contribute(&self, _: &mut Work<'_>) -> Result<()> {
-        Ok(())
-    }
-
-    fn apply(&self, model: &mut Model, update: &Update, _: &Moment) -> Result<Outcome> {
-        let rows = match update.get(NAME).map(|block| &block.body) {
-            Some(Body::Rows(rows))
-                if rows.width as usize == model.get(NAME).map_or(0, Tensor::width) =>
-            {
-                rows
-            }
-            _ => return Err(Fault::caller("a push of rows of another table")),
-        };
-        let Values::F64(values) = &rows.values else {
-            return Err(Fault::caller("the table holds f64"));
-        };
-        let width = rows.width as usize;
-        let table = model.f64_mut(NAME);
-        for (at, &row) in rows.index.iter().enumerate() {
-            let into = &mut table[row as usize * width..(row as usize + 1) * width];
-            into.iter_mut().zip(&values[at * width..]).for_each(|(into, value)| *into += value);
-        }
-        Ok(Outcome::default())
-    }
-
-    fn score(&self, _: &mut Work<'_>) -> Result<Vec<f64>> {
-        Ok(Vec::new())
-    }
-
-    fn grade(&self, _: &Model, _: &[f64], _: u64) -> Grade {
-        Grade::default()
-    }
-
-    fn outputs(&self, _: &Model) -> usize {
-        0
-    }
-
-    fn predict(&self, _: &Model, _: &Batch<'_>, _: &mut Vec<f64>) -> Result<()> {
-        Ok(())
     }
 }

@@ -52,6 +52,11 @@ impl Walk {
         self.over = outcome.done;
     }
 
+    /// The flock has gone on: the next step is this one, and the rows of those between are left out.
+    pub fn skip_to(&mut self, step: Step) {
+        self.next = self.next.max(step.0);
+    }
+
     /// Steps done since the beginning of the job, those before a resume included.
     #[must_use]
     pub fn steps(&self) -> u64 {

@@ -3,6 +3,7 @@
 //! A worker takes its seat, and then, step after step: which rows? may I start, and which part of the model
 //! do they touch? contribute, exchange, apply, tell, keep. Everything it calls is one of the eight stops.
 
+use crate::bridge::HandedIn;
 use crate::desk::{Desk, Finished};
 use crate::exchange::served::Asks;
 use starlings_core::{Fault, Result, Step};
@@ -30,8 +31,12 @@ pub fn run(mut desk: Desk) -> Result<Finished> {
         // Consistency: may I start? And the rows of the model that this batch touches.
         clock.enter("the gate", step);
         let needs = learner.needs(model, &batch);
-        let asks = Asks { stop: stop.asked(), cut: keeper.due_by_time(), strict: false };
+        let asks = Asks { stop: stop.asked(), cut: keeper.due_by_time(), after: 0 };
         let agreed = exchange.open(step, &needs, asks, model).map_err(|f| clock.during(f))?;
+        if let Some(later) = agreed.skip_to {
+            walk.skip_to(later);
+            continue;
+        }
         if keeper.due(step, agreed) {
             clock.enter("the checkpoint", step);
             let kept =
@@ -49,8 +54,8 @@ pub fn run(mut desk: Desk) -> Result<Finished> {
             Work { moment, place, model, batch: &batch, memory, wires, outbox: &mut outbox };
         learner.contribute(&mut work).map_err(|f| clock.during(f))?;
         clock.enter("the merge", step);
-        let outcome =
-            exchange.finish(&moment, outbox.take(), model).map_err(|f| clock.during(f))?;
+        let handed = HandedIn { moment, own_rows: batch.len() as u64, update: outbox.take() };
+        let outcome = exchange.finish(handed, model).map_err(|f| clock.during(f))?;
 
         // Observation.
         walk.done(step, moment.rows, &outcome);

@@ -168,7 +168,7 @@ pub trait Learner: Send + Sync {
 
     /// What it gives to the other choices, its parameters considered.
     fn gives(&self) -> &'static [Ability] {
-        &[Ability::Sum]
+        &[]
     }
 
     /// What it requires of the other choices, its parameters considered.

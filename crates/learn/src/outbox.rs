@@ -6,6 +6,7 @@ use starlings_core::{Block, Update};
 #[derive(Clone, Debug, Default)]
 pub struct Outbox {
     update: Update,
+    factors: bool,
 }
 
 impl Outbox {
@@ -13,6 +14,17 @@ impl Outbox {
     #[must_use]
     pub fn new() -> Outbox {
         Outbox::default()
+    }
+
+    /// Whether matrices are wanted as the factors they are made of, where the learner has them.
+    pub fn want_factors(&mut self, wanted: bool) {
+        self.factors = wanted;
+    }
+
+    /// Whether matrices are wanted as the factors they are made of.
+    #[must_use]
+    pub fn wants_factors(&self) -> bool {
+        self.factors
     }
 
     /// Emits a block. Its name must be new in this step.

@@ -2,11 +2,12 @@
 
 use serde::Serialize;
 use starlings_codec::CODECS;
-use starlings_consistency::GATES;
+use starlings_consistency::CONSISTENCIES;
 use starlings_core::{Ability, Entry, Fault, ParamKind, Result, suggestion};
 use starlings_data::SOURCES;
 use starlings_engine::choices::combinations;
 use starlings_engine::launch::LAUNCHERS;
+use starlings_engine::rules::RULES;
 use starlings_learn::LEARNERS;
 use starlings_observe::figures;
 use starlings_plan::PLANS;
@@ -45,12 +46,13 @@ pub struct ListedParam {
     pub help: &'static str,
 }
 
-const FAMILIES: [&str; 8] = [
+const FAMILIES: [&str; 9] = [
     "learners",
     "plans",
     "topologies",
     "consistencies",
     "codecs",
+    "rules",
     "transports",
     "launchers",
     "sources",
@@ -70,8 +72,9 @@ pub fn list(family: Option<&str>) -> Result<Vec<Listing>> {
     all.extend(LEARNERS.iter().map(|entry| listing("learners", entry)));
     all.extend(PLANS.iter().map(|entry| listing("plans", entry)));
     all.extend(TOPOLOGIES.iter().map(|entry| listing("topologies", entry)));
-    all.extend(GATES.iter().map(|entry| listing("consistencies", entry)));
+    all.extend(CONSISTENCIES.iter().map(|entry| listing("consistencies", entry)));
     all.extend(CODECS.iter().map(|entry| listing("codecs", entry)));
+    all.extend(RULES.iter().map(|entry| listing("rules", entry)));
     all.extend(TRANSPORTS.iter().map(|entry| listing("transports", entry)));
     all.extend(LAUNCHERS.iter().map(|entry| listing("launchers", entry)));
     all.extend(SOURCES.iter().map(|entry| listing("sources", entry)));

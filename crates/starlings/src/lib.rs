@@ -41,7 +41,7 @@ pub use starlings_data::{
     survey,
 };
 pub use starlings_engine::bench::{AllReduce, Timing};
-pub use starlings_engine::choices::{Choices, gate};
+pub use starlings_engine::choices::{Carriage, Choices, codec, gate, rule, summing};
 pub use starlings_engine::clock::Observer;
 pub use starlings_engine::flock::{Flock, FlockHost, FlockOptions};
 pub use starlings_engine::job::{Job, Surroundings};

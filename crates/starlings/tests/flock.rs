@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
 
-use starlings::{Blame, Block, Flock, FlockHost, FlockOptions, Result, Rows, Values, gate};
+use starlings::{Blame, Block, Flock, FlockHost, FlockOptions, Result, Rows, Values, gate, rule};
 use std::sync::Arc;
 
 /// Runs the same loop on `members` threads of this process, joined over TCP as real members are.
@@ -43,7 +43,7 @@ fn members_sum_and_hear_rank_zero() {
 #[test]
 fn pushes_add_up_at_the_owners_of_the_table() {
     let results = fly(3, |mut flock| {
-        flock.open_table(5, 2, gate("bsp", "")?)?;
+        flock.open_table((5, 2), gate("bsp", "")?, rule("sum", "")?)?;
         for _ in 0..4 {
             let values = Values::F64(vec![1.0, 10.0, 1.0, 10.0]);
             flock.push(Rows { total: 5, width: 2, index: vec![1, 4], values })?;
@@ -82,8 +82,8 @@ fn misuse_is_refused() {
         let early = flock.pull(&[0]).unwrap_err();
         assert!(early.to_string().contains("open_table"), "{early}");
         let free: Arc<_> = gate("async", "")?;
-        flock.open_table(2, 1, free.clone())?;
-        assert!(flock.open_table(2, 1, free).is_err());
+        flock.open_table((2, 1), free.clone(), rule("sum", "")?)?;
+        assert!(flock.open_table((2, 1), free, rule("sum", "")?).is_err());
         assert!(flock.pull(&[2]).is_err() && flock.pull(&[1, 0]).is_err());
         flock.leave()
     });

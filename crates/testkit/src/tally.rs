@@ -39,7 +39,7 @@ impl Learner for Tally {
     }
 
     fn gives(&self) -> &'static [Ability] {
-        &[Ability::Sum, Ability::RowWise]
+        &[Ability::RowWise]
     }
 
     fn requires(&self) -> &'static [Ability] {

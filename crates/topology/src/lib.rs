@@ -1,9 +1,14 @@
 //! Stop 4 of the walk: who talks to whom, in which order. Pure rank arithmetic: a topology does not know
 //! what is summed, nor how bytes travel.
 
+mod circulant;
+mod count;
+mod keys;
 mod owners;
+mod random_regular;
 mod topologies;
 
+pub use keys::{KeyRing, KeyTable};
 pub use owners::{moves, owned_rows, owners_to_moves, row_owner};
 pub use topologies::{BuildTopology, TOPOLOGIES};
 
@@ -42,6 +47,8 @@ pub enum Pattern {
     /// Owner of each chunk: everyone sends it there, the owner folds the others onto its own in the order of
     /// seats and answers. [`moves`] spells it out.
     Owners(Vec<Seat>),
+    /// Everyone sends its contribution to everyone, and each folds all of them in the order of seats.
+    Everyone,
 }
 
 /// What a sum costs the seat that pays most.
@@ -61,7 +68,110 @@ impl Cost {
     pub const NOTHING: Cost = Cost { rounds: 0, bytes_sent_max: 0.0, bytes_sent_total: 0.0 };
 }
 
-/// A topology.
+/// What a topology of the catalogue is: the engine has an executor for each form.
+pub enum Form {
+    /// It sums contributions, so that all workers see one total.
+    Sum(Box<dyn Topology>),
+    /// Neighbours mix their models.
+    Graph(Box<dyn Graph>),
+    /// Models walk.
+    Walk(Box<dyn Walk>),
+    /// Gradients travel part by part.
+    Partial(Box<dyn Partial>),
+    /// Groups that sum inside, around owners that serve.
+    Groups(Groups),
+    /// Everyone has something else for everyone.
+    Shuffle(Box<dyn Shuffle>),
+}
+
+impl Form {
+    /// The topology that sums, or `None` for every other form.
+    #[must_use]
+    pub fn sum(self) -> Option<Box<dyn Topology>> {
+        match self {
+            Form::Sum(topology) => Some(topology),
+            _ => None,
+        }
+    }
+}
+
+/// A graph over which workers mix their models: x ← Σ wⱼ xⱼ.
+///
+/// Laws: `weights` of a seat are positive and sum to one, itself included; what a seat weighs it is sent
+/// (`sends_to` of the others names it); the matrix of all weights is doubly stochastic, so that mixing keeps
+/// the mean; mixing again and again brings all models to that mean, in `rounds_max` rounds of the schedule
+/// information has passed from every seat to every other; a world of one does nothing.
+pub trait Graph: Send + Sync {
+    /// Whom a seat sends its model to in a round of mixing, in the order of seats.
+    fn sends_to(&self, seat: Seat, world: u32, round: u64) -> Vec<Seat>;
+
+    /// What a seat mixes in a round: seats and weights in the order of seats, itself included.
+    fn weights(&self, seat: Seat, world: u32, round: u64) -> Vec<(Seat, f64)>;
+
+    /// Rounds after which a number known to one seat has reached every seat.
+    fn rounds_max(&self, world: u32) -> u64;
+
+    /// What one round costs for a model of `bytes`.
+    fn cost(&self, world: u32, bytes: u64) -> Cost;
+}
+
+/// Models that walk from seat to seat at random and learn where they are.
+///
+/// Laws: a seat never sends to itself; over many rounds every other seat is chosen alike; the choice is a
+/// function of (seed, seat, round) alone.
+pub trait Walk: Send + Sync {
+    /// Whom a seat sends its model to in a round. `None` in a world of one.
+    fn next(&self, seat: Seat, world: u32, round: u64, seed: u64) -> Option<Seat>;
+
+    /// How many visitors a seat remembers.
+    fn cache(&self) -> usize;
+}
+
+/// Partial exchange: each round a seat sends one part of what it has gathered to all others.
+///
+/// Laws: parts make up the whole; in `parts` rounds each part is sent exactly once; different seats send
+/// different parts in the same round where they can.
+pub trait Partial: Send + Sync {
+    /// Into how many parts a gradient of `bytes` is cut, given what a link carries and how long a step takes.
+    fn parts(&self, world: u32, bytes: u64, pace: Pace) -> u32;
+
+    /// Which part a seat sends in a round.
+    fn part(&self, seat: Seat, round: u64, parts: u32) -> u32;
+}
+
+/// What was measured of links and steps.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Pace {
+    /// Bytes a second that a seat can send.
+    pub bytes_per_second: f64,
+    /// Seconds of computation in a step.
+    pub step_seconds: f64,
+}
+
+/// Synchronous groups around owners that serve (Mamidala et al., 2018: MXNet-MPI).
+pub struct Groups {
+    /// How a group sums.
+    pub inner: Box<dyn Topology>,
+    /// Seats of a group; the last may have fewer.
+    pub size: u32,
+}
+
+/// Everyone has something else for everyone (the shuffle of MapReduce): rounds of pairs.
+///
+/// Laws: in each round the seats pair up (a seat may rest); over all rounds each ordered pair occurs exactly
+/// once.
+pub trait Shuffle: Send + Sync {
+    /// Rounds in a world.
+    fn rounds(&self, world: u32) -> u32;
+
+    /// Whom a seat sends to, and whom it receives from, in a round. `None` when it rests.
+    fn pair(&self, seat: Seat, world: u32, round: u32) -> Option<(Seat, Seat)>;
+
+    /// What it costs when each seat has `bytes` altogether, the same for each.
+    fn cost(&self, world: u32, bytes: u64) -> Cost;
+}
+
+/// A topology that sums.
 ///
 /// Laws (checked by the conformance suite for worlds of 1 to 17 and for 1,024): every send has its
 /// receive; no seat sends to itself; every contribution reaches every seat's total exactly once; a world

@@ -19,6 +19,7 @@ pub fn moves(pattern: &Pattern, seat: Seat, world: u32) -> Vec<Move> {
     match pattern {
         Pattern::Moves(moves) => moves.clone(),
         Pattern::Owners(owners) => owners_to_moves(owners, seat, world),
+        Pattern::Everyone => panic!("contributions to everyone are collected, not played as moves"),
     }
 }
 

@@ -31,5 +31,6 @@ pub use security::{JobAuthority, Security, TlsIdentity, check_bind};
 pub use ticket::Ticket;
 pub use token::Token;
 pub use transports::memory::{MemoryLink, pair};
+pub use transports::shared;
 pub use transports::tcp::TcpLink;
 pub use transports::{TRANSPORTS, TransportKind};

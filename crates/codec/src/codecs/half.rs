@@ -16,7 +16,7 @@
 //! conversion of f64 rounds twice on some machines and once on others.
 
 use super::{BuildCodec, raw};
-use crate::{Codec, Into, Law, Malformed};
+use crate::{Codec, Into, Law, Malformed, Scheme};
 use half::f16;
 use half::slice::HalfFloatSliceExt;
 use starlings_core::{Ability, Entry, Kind, Param, ParamKind, Values};
@@ -32,13 +32,14 @@ pub(super) const ENTRY: Entry<BuildCodec> = Entry {
         default: Some("fp16"),
         help: "fp16 has more digits (11 bits, up to 65,504), bf16 more range (8 bits, up to 3e38)",
     }],
-    gives: &[Ability::Summable],
+    gives: &[Ability::Summable, Ability::Elementwise, Ability::OneWay],
     needs: &[],
     build: |params| {
-        Ok(match params.text("format") {
-            "fp16" => Box::new(Half { narrow: to_fp16, widen: from_fp16, relative: FP16_RELATIVE }),
-            _ => Box::new(Half { narrow: to_bf16, widen: from_bf16, relative: BF16_RELATIVE }),
-        })
+        let half = match params.text("format") {
+            "fp16" => Half { narrow: to_fp16, widen: from_fp16, relative: FP16_RELATIVE },
+            _ => Half { narrow: to_bf16, widen: from_bf16, relative: BF16_RELATIVE },
+        };
+        Ok(Scheme::Numbers(Box::new(half)))
     },
 };
 

@@ -2,7 +2,7 @@
 //! at all (see [`Codec::borrow`]). The yardstick of all other codecs.
 
 use super::BuildCodec;
-use crate::{Codec, Into, Law, Malformed};
+use crate::{Codec, Into, Law, Malformed, Scheme};
 use starlings_core::{Ability, Entry, Kind, Values};
 use std::ops::Range;
 
@@ -11,9 +11,9 @@ pub(super) const ENTRY: Entry<BuildCodec> = Entry {
     summary: "Numbers travel as they are",
     reference: "IEEE 754-2019: binary32 and binary64, little-endian",
     params: &[],
-    gives: &[Ability::Lossless, Ability::Summable],
+    gives: &[Ability::Lossless, Ability::Summable, Ability::Elementwise, Ability::OneWay],
     needs: &[],
-    build: |_| Ok(Box::new(Raw)),
+    build: |_| Ok(Scheme::Numbers(Box::new(Raw))),
 };
 
 // The bytes in memory are the bytes on the wire. A big-endian machine would have to swap them.

@@ -12,6 +12,16 @@ pub struct Part {
     pub from: usize,
     /// One past the last.
     pub to: usize,
+    /// The block goes in one piece, whatever form it has on this seat.
+    pub whole: bool,
+}
+
+impl Part {
+    /// Which numbers of a dense block of `len` it means.
+    #[must_use]
+    pub fn span(&self, len: usize) -> std::ops::Range<usize> {
+        if self.whole { 0..len } else { self.from..self.to }
+    }
 }
 
 /// Bytes that a chunk should not exceed (before encoding). Large enough to keep a link busy, small enough
@@ -38,10 +48,14 @@ pub fn cut(update: &Update, grain: usize) -> Vec<Vec<Part>> {
                 spread_dense(&mut cut, place, bytes);
                 before += values.len() * values.kind().bytes();
             }
+            // An outer product cannot be cut: it goes whole, to chunks in turn.
+            Body::Factors(factors) => {
+                cut[block % chunks].push(Part { block, from: 0, to: factors.terms(), whole: true });
+            }
             Body::Rows(rows) => {
                 for (chunk, parts) in cut.iter_mut().enumerate() {
                     let at = |chunk| (rows.total as u128 * chunk as u128 / chunks as u128) as usize;
-                    parts.push(Part { block, from: at(chunk), to: at(chunk + 1) });
+                    parts.push(Part { block, from: at(chunk), to: at(chunk + 1), whole: false });
                 }
             }
         }
@@ -68,7 +82,7 @@ fn spread_dense(cut: &mut [Vec<Part>], place: Place, total: usize) {
         let from = edge(chunk);
         let to = if chunk + 1 == chunks { place.len } else { edge(chunk + 1) };
         if from < to {
-            parts.push(Part { block: place.block, from, to });
+            parts.push(Part { block: place.block, from, to, whole: false });
         }
     }
 }
@@ -76,7 +90,7 @@ fn spread_dense(cut: &mut [Vec<Part>], place: Place, total: usize) {
 fn dense_bytes(block: &Block) -> usize {
     match &block.body {
         Body::Dense(values) => values.len() * values.kind().bytes(),
-        Body::Rows(_) => 0,
+        Body::Rows(_) | Body::Factors(_) => 0,
     }
 }
 
@@ -90,6 +104,7 @@ mod tests {
             let len = match &content.body {
                 Body::Dense(values) => values.len(),
                 Body::Rows(rows) => rows.total as usize,
+                Body::Factors(factors) => factors.terms(),
             };
             let mut next = 0;
             for part in chunks.iter().flatten().filter(|part| part.block == block) {

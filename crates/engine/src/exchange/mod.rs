@@ -1,7 +1,15 @@
-//! How contributions become one model: by playing a topology's moves (`scheduled`) or by owners that serve
-//! rows (`served`). Both are pure machines; `cut` says how an update becomes chunks.
+//! How contributions become one model: by playing a topology's moves (`scheduled`), by whoever folds them all
+//! (`collected`), or by owners that serve rows (`served`). All are pure machines; `cut` says how an
+//! update becomes chunks, `packet` how a part of a contribution becomes bytes.
 
+pub mod collected;
+mod columns;
 pub mod cut;
+mod late;
+pub mod model_wire;
+pub mod ownership;
+pub mod packet;
+mod pick;
 pub(crate) mod rows_wire;
 pub mod scheduled;
 pub mod served;

@@ -11,6 +11,9 @@ use starlings_topology::{Act, Move};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+/// Why no factors come here.
+const PLAYED: &str = "factors are multiplied out before their sum is played";
+
 /// What happens to the machine.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Event {
@@ -165,6 +168,7 @@ impl Scheduled {
                 let last = rows.index.partition_point(|&row| (row as usize) < part.to);
                 (last - first) * (4 + rows.width as usize * rows.values.kind().bytes())
             }
+            Body::Factors(_) => unreachable!("{PLAYED}"),
         };
         self.chunks[chunk].iter().map(bytes).sum::<usize>() as u64
     }
@@ -259,6 +263,7 @@ fn encode_part(codec: &dyn Codec, update: &Update, part: &Part, out: &mut Vec<u8
             let len = (out.len() - at - 4) as u32;
             out[at..at + 4].copy_from_slice(&len.to_le_bytes());
         }
+        Body::Factors(_) => unreachable!("{PLAYED}"),
     }
 }
 
@@ -293,6 +298,7 @@ fn decode_part<'a>(
             folded.map_err(|_| Malformed("rows of another table"))?;
             Ok(rest)
         }
+        Body::Factors(_) => unreachable!("{PLAYED}"),
     }
 }
 

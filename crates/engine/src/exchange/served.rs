@@ -2,16 +2,21 @@
 //! rows of every tensor, applies what workers push and answers what they pull as soon as the gate allows.
 //! Events in, commands out; the shell (`serve.rs`) and the simulator drive the same code.
 //!
-//! Under a barrier (a gate with lead 0) the contributions of a step are held until all have come, folded in
-//! the order of seats and applied once, so that the bits do not depend on who was faster. Otherwise each is
-//! applied as it comes.
+//! Under a barrier (a gate with lead 0) the contributions of a step are held until enough have come (all of
+//! them, or the gate's quorum), folded in the order of seats and applied once, so that the bits do not depend
+//! on who was faster; those that come later are dropped. Otherwise each is applied as it comes, tempered if
+//! the job says so. A gate that `pushes` has fresh rows sent to whoever reads them when the slowest clock advances.
 
-use starlings_consistency::Gate;
-use starlings_core::{Block, Body, Fault, Model, Rows, Seat, Step, Tensor, Update, Values};
-use starlings_learn::{Learner, Moment};
-use starlings_topology::owned_rows;
-use std::collections::BTreeMap;
+use super::late::Reads;
+use super::ownership::Ownership;
+use crate::rules::Rule;
+use starlings_consistency::{Blending, Gate};
+use starlings_core::{Block, Body, Fault, Model, Seat, Step, Update};
+use starlings_learn::Moment;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+
+pub use super::pick::{pick, place};
 
 /// Which rows of which tensors a pull wants from this shard.
 pub type Wanted = BTreeMap<String, WantedRows>;
@@ -28,18 +33,18 @@ pub enum WantedRows {
 /// What a worker asks along with a pull.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Asks {
-    /// Answer only when every worker has pushed all steps before this one: a cut.
-    pub strict: bool,
     /// The worker was told to stop: choose a step at which all stop.
     pub stop: bool,
     /// A checkpoint is due: choose a step at which all cut.
     pub cut: bool,
+    /// Answer only when seat 0 has pushed this many steps: a warm start.
+    pub after: u64,
 }
 
 /// What happens to a shard.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Event {
-    /// A worker's contribution to the rows of this shard.
+    /// A worker's contribution to the rows of this shard, or a part of it.
     Push {
         /// From whom.
         from: Seat,
@@ -47,6 +52,8 @@ pub enum Event {
         moment: Moment,
         /// The contribution, restricted to this shard's rows.
         update: Update,
+        /// Whether this completes the step's contribution.
+        last: bool,
     },
     /// A worker is about to start a step and wants rows.
     Pull {
@@ -58,6 +65,8 @@ pub enum Event {
         wanted: Wanted,
         /// What it asks along with it.
         asks: Asks,
+        /// For a cut: how many steps each seat has pushed before, all of which must be in the answer.
+        due: Vec<u64>,
     },
     /// A worker will push no more.
     Finished {
@@ -77,70 +86,125 @@ pub enum Command {
         step: Step,
         /// The rows it wanted, under their tensor's name.
         rows: Vec<Block>,
-        /// All workers stop before this step.
-        stop_at: Option<u64>,
-        /// All workers make a cut before this step.
-        cut_at: Option<u64>,
+        /// What all have agreed on, and where the flock is.
+        news: News,
+    },
+    /// Send rows that somebody reads and that have changed, now that the slowest clock has advanced.
+    Fresh {
+        /// To whom.
+        to: Seat,
+        /// The rows.
+        rows: Vec<Block>,
+        /// Where the flock is.
+        news: News,
     },
     /// The learner or a worker did something impossible.
     Fail(String),
 }
 
+/// What an answer tells besides rows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize, serde::Deserialize)]
+pub struct News {
+    /// All workers stop before this step.
+    pub stop_at: Option<u64>,
+    /// All workers make a cut before this step.
+    pub cut_at: Option<u64>,
+    /// The slowest worker's clock: all steps before are in the rows.
+    pub slowest: u64,
+}
+
+/// What a shard is made of.
+pub struct Office {
+    /// What becomes of a contribution.
+    pub rule: Arc<dyn Rule>,
+    /// When pulls are answered.
+    pub gate: Arc<dyn Gate>,
+    /// What happens to late contributions.
+    pub blending: Arc<Blending>,
+    /// Who owns what.
+    pub owners: Arc<Ownership>,
+    /// Which seat this shard is of.
+    pub seat: Seat,
+    /// Who pushes: all seats, or the first of each group.
+    pub pushers: Vec<Seat>,
+}
+
 /// One shard.
 pub struct Shard {
-    learner: Arc<dyn Learner>,
-    gate: Arc<dyn Gate>,
+    office: Office,
     model: Model,
-    seat: Seat,
-    clocks: Vec<u64>,
-    held: BTreeMap<u64, BTreeMap<Seat, (Moment, Update)>>,
-    parked: Vec<(Seat, Step, Wanted, Asks)>,
+    /// Steps each worker has pushed; the largest number for those who push no more.
+    clocks: BTreeMap<Seat, u64>,
+    /// Steps complete, under a barrier.
+    complete: u64,
+    held: BTreeMap<u64, BTreeMap<Seat, Held>>,
+    parked: Vec<Parked>,
+    reads: Reads,
+    /// Rows that changed since the slowest clock last advanced, where fresh rows are sent.
+    changed: BTreeMap<String, BTreeSet<u32>>,
+    told: u64,
     answered_max: u64,
     stop_at: Option<u64>,
     cut_at: Option<u64>,
     lead_max: u64,
+    dropped: u64,
+}
+
+struct Parked {
+    to: Seat,
+    step: Step,
+    wanted: Wanted,
+    asks: Asks,
+    due: Vec<u64>,
+}
+
+struct Held {
+    moment: Moment,
+    update: Update,
+    whole: bool,
 }
 
 impl Shard {
-    /// The shard of `seat` in a flock of `world`, starting from `model` at `step`.
+    /// A shard that starts from `model` at `step`.
     #[must_use]
-    pub fn new(
-        learner: Arc<dyn Learner>,
-        gate: Arc<dyn Gate>,
-        model: Model,
-        (seat, world): (Seat, u32),
-        step: Step,
-    ) -> Shard {
+    pub fn new(office: Office, model: Model, step: Step) -> Shard {
+        let clocks = office.pushers.iter().map(|&seat| (seat, step.0)).collect();
         Shard {
-            learner,
-            gate,
+            reads: Reads::new(&office.blending),
+            office,
             model,
-            seat,
-            clocks: vec![step.0; world as usize],
+            clocks,
+            complete: step.0,
             held: BTreeMap::new(),
             parked: Vec::new(),
+            changed: BTreeMap::new(),
+            told: step.0,
             answered_max: step.0,
             stop_at: None,
             cut_at: None,
             lead_max: 0,
+            dropped: 0,
         }
     }
 
     /// Feeds an event.
     pub fn on(&mut self, event: Event, out: &mut Vec<Command>) {
         match event {
-            Event::Push { from, moment, update } => {
-                if let Err(why) = self.push(from, moment, update) {
+            Event::Push { from, moment, update, last } => {
+                if let Err(why) = self.push(from, moment, update, last) {
                     out.push(Command::Fail(why));
                 }
             }
-            Event::Pull { from, step, wanted, asks } => {
+            Event::Pull { from, step, wanted, asks, due } => {
                 self.plan(step, asks);
-                self.parked.push((from, step, wanted, asks));
+                self.parked.push(Parked { to: from, step, wanted, asks, due });
             }
-            Event::Finished { from } => self.clocks[from.index()] = u64::MAX,
+            Event::Finished { from } => {
+                self.clocks.insert(from, u64::MAX);
+            }
         }
         self.answer(out);
+        self.refresh(out);
     }
 
     /// The model as this shard has it: its own rows are current, the others are not.
@@ -155,8 +219,20 @@ impl Shard {
         self.lead_max
     }
 
+    /// Contributions that came too late to count.
+    #[must_use]
+    pub fn dropped(&self) -> u64 {
+        self.dropped
+    }
+
+    fn barrier(&self) -> bool {
+        self.office.gate.lead_max() == Some(0)
+    }
+
+    /// The slowest worker's clock; under a barrier all clocks are the steps that are complete.
     fn slowest(&self) -> u64 {
-        self.clocks.iter().copied().min().unwrap_or(0)
+        let slowest = self.clocks.values().copied().min().unwrap_or(0);
+        if self.barrier() && slowest != u64::MAX { self.complete } else { slowest }
     }
 
     /// Chooses the step at which all stop or cut: one that nobody has been allowed to start yet.
@@ -165,7 +241,11 @@ impl Shard {
         if self.cut_at.is_some_and(|at| self.slowest() > at) {
             self.cut_at = None;
         }
-        let open = step.0.max(self.answered_max + 1);
+        let mut open = step.0.max(self.answered_max + 1);
+        if self.office.gate.pushes() {
+            // Workers start steps unasked, but none beyond this before it has heard of an advance, and of the plan.
+            open = open.max(self.slowest().saturating_add(self.office.gate.lead_max().unwrap_or(0) + 1));
+        }
         if asks.stop && self.stop_at.is_none() {
             self.stop_at = Some(open);
         }
@@ -174,40 +254,80 @@ impl Shard {
         }
     }
 
-    fn push(&mut self, from: Seat, moment: Moment, update: Update) -> Result<(), String> {
-        let step = moment.step.0;
+    fn push(
+        &mut self,
+        from: Seat,
+        moment: Moment,
+        update: Update,
+        last: bool,
+    ) -> Result<(), String> {
         self.check(from, &update)?;
-        if self.gate.lead_max() != Some(0) {
-            if self.clocks[from.index()] != step {
-                return Err(format!("{from} pushed {} out of turn", moment.step));
-            }
-            self.clocks[from.index()] = step + 1;
-            return self.apply(&update, &moment).map_err(|fault| fault.to_string());
+        let step = moment.step.0;
+        let clock = *self.clocks.get(&from).ok_or(format!("{from} does not push"))?;
+        if self.barrier() {
+            return self.hold(from, moment, update, last);
+        }
+        if step < clock || clock == u64::MAX {
+            return Err(format!("{from} pushed {} out of turn", moment.step));
+        }
+        if last {
+            self.clocks.insert(from, step + 1);
+        }
+        let update = self.reads.temper(&self.office, (from, &moment), update, &self.model);
+        self.apply(&update, &moment).map_err(|fault| fault.to_string())?;
+        self.reads.applied(last);
+        Ok(())
+    }
+
+    fn hold(
+        &mut self,
+        from: Seat,
+        moment: Moment,
+        update: Update,
+        last: bool,
+    ) -> Result<(), String> {
+        let step = moment.step.0;
+        let (world, gate) = (self.clocks.len() as u32, self.office.gate.clone());
+        let quorum = gate.quorum(world).clamp(1, world) as usize;
+        if step < self.complete && quorum < world as usize {
+            self.dropped += u64::from(last);
+            return Ok(());
         }
         let held = self.held.entry(step).or_default();
-        if held.insert(from, (moment, update)).is_some() {
-            return Err(format!("{from} pushed {} twice", moment.step));
+        match held.get_mut(&from) {
+            None => {
+                held.insert(from, Held { moment, update, whole: last });
+            }
+            Some(held) if !held.whole => {
+                held.update.blocks.extend(update.blocks);
+                held.whole = last;
+            }
+            Some(_) => return Err(format!("{from} pushed {} twice", moment.step)),
         }
-        if held.len() == self.clocks.len() {
-            self.complete(step)?;
+        while self.enough(quorum) {
+            self.finish_step()?;
         }
         Ok(())
     }
 
+    fn enough(&self, quorum: usize) -> bool {
+        let held = self.held.get(&self.complete);
+        held.is_some_and(|held| held.values().filter(|held| held.whole).count() >= quorum)
+    }
+
     /// A learner may trust what it applies: known tensors, their kind of number, and rows that this shard owns.
     fn check(&self, from: Seat, update: &Update) -> Result<(), String> {
-        let world = self.clocks.len() as u32;
         for block in &update.blocks {
             let tensor = self.model.get(&block.name);
             let sound = tensor.is_some_and(|tensor| match &block.body {
                 Body::Rows(rows) => {
-                    let owned = owned_rows(self.seat, tensor.rows() as u32, world);
+                    let owns = |row| self.office.owners.owns(&block.name, self.office.seat, row);
                     rows.total as usize == tensor.rows()
                         && rows.values.kind() == tensor.values.kind()
                         && rows.is_sound()
-                        && rows.index.iter().all(|row| owned.contains(row))
+                        && rows.index.iter().all(|&row| owns(row))
                 }
-                Body::Dense(_) => false,
+                Body::Dense(_) | Body::Factors(_) => false,
             });
             if !sound {
                 return Err(format!(
@@ -219,11 +339,18 @@ impl Shard {
         Ok(())
     }
 
-    /// All contributions of a step are here: fold them in the order of seats and apply the sum.
-    fn complete(&mut self, step: u64) -> Result<(), String> {
+    /// Enough contributions of the next step are here: fold them in the order of seats and apply the sum.
+    fn finish_step(&mut self) -> Result<(), String> {
+        let held = self.held.remove(&self.complete).unwrap_or_default();
+        self.complete += 1;
         let mut sum: Option<Update> = None;
         let mut moment = None;
-        for (at, update) in self.held.remove(&step).unwrap_or_default().into_values() {
+        // A contribution of which only a part has come is as late as one that has not.
+        for Held { moment: at, update, whole } in held.into_values() {
+            self.dropped += u64::from(!whole);
+            if !whole {
+                continue;
+            }
             moment = Some(at);
             match &mut sum {
                 None => sum = Some(update),
@@ -233,30 +360,41 @@ impl Shard {
         if let (Some(sum), Some(moment)) = (sum, moment) {
             self.apply(&sum, &moment).map_err(|fault| fault.to_string())?;
         }
-        self.clocks.iter_mut().for_each(|clock| *clock = step + 1);
         Ok(())
     }
 
     fn apply(&mut self, update: &Update, moment: &Moment) -> Result<(), Fault> {
-        self.learner.apply(&mut self.model, update, moment).map(|_| ())
+        if self.office.gate.pushes() {
+            for block in &update.blocks {
+                if let Body::Rows(rows) = &block.body {
+                    self.changed.entry(block.name.clone()).or_default().extend(&rows.index);
+                }
+            }
+        }
+        self.office.rule.apply(&mut self.model, update, moment)
+    }
+
+    fn news(&self) -> News {
+        News { stop_at: self.stop_at, cut_at: self.cut_at, slowest: self.slowest() }
     }
 
     /// Answers every parked pull that the gate admits by now.
     fn answer(&mut self, out: &mut Vec<Command>) {
         let slowest = self.slowest();
-        let (gate, mut kept) = (self.gate.clone(), Vec::new());
-        for (to, step, wanted, asks) in std::mem::take(&mut self.parked) {
-            let admitted = if asks.strict { slowest >= step.0 } else { gate.fresh(step, slowest) };
-            if !admitted {
-                kept.push((to, step, wanted, asks));
+        let gate = self.office.gate.clone();
+        let mut kept = Vec::new();
+        for parked in std::mem::take(&mut self.parked) {
+            if !self.admits(&parked, slowest) {
+                kept.push(parked);
                 continue;
             }
+            let Parked { to, step, wanted, .. } = parked;
             self.answered_max = self.answered_max.max(step.0);
             self.lead_max = self.lead_max.max(step.0.saturating_sub(slowest));
             match self.rows(&wanted) {
                 Ok(rows) => {
-                    let (stop_at, cut_at) = (self.stop_at, self.cut_at);
-                    out.push(Command::Answer { to, step, rows, stop_at, cut_at });
+                    self.reads.read(to, &rows, gate.pushes().then_some(&wanted));
+                    out.push(Command::Answer { to, step, rows, news: self.news() });
                 }
                 Err(why) => out.push(Command::Fail(format!("{to} {why}"))),
             }
@@ -264,18 +402,52 @@ impl Shard {
         self.parked = kept;
     }
 
+    fn admits(&self, parked: &Parked, slowest: u64) -> bool {
+        let clock = |seat: usize| {
+            let clock = self.clocks.get(&Seat(seat as u32)).copied().unwrap_or(u64::MAX);
+            if self.barrier() && clock != u64::MAX { self.complete } else { clock }
+        };
+        if !parked.due.is_empty() {
+            // Under a quorum somebody who is late may have pushed less than the flock has finished.
+            return parked.due.iter().enumerate().all(|(seat, &due)| clock(seat) >= due);
+        }
+        self.office.gate.fresh(parked.step, slowest) && clock(0) >= parked.asks.after
+    }
+
+    /// When the slowest clock has advanced, whoever reads rows that have changed gets them unasked.
+    fn refresh(&mut self, out: &mut Vec<Command>) {
+        let slowest = self.slowest();
+        if !self.office.gate.pushes() || slowest <= self.told || slowest == u64::MAX {
+            return;
+        }
+        self.told = slowest;
+        let changed = std::mem::take(&mut self.changed);
+        let readers: Vec<Seat> = self.clocks.keys().copied().collect();
+        for to in readers.into_iter().filter(|seat| self.clocks[seat] != u64::MAX) {
+            let rows: Vec<Block> = changed
+                .iter()
+                .filter_map(|(name, rows)| {
+                    let index = self.reads.readable(to, name, rows)?;
+                    let picked = pick(self.model.get(name)?, index);
+                    Some(Block { name: name.clone(), body: Body::Rows(picked) })
+                })
+                .collect();
+            self.reads.read(to, &rows, None);
+            out.push(Command::Fresh { to, rows, news: self.news() });
+        }
+    }
+
     fn rows(&self, wanted: &Wanted) -> Result<Vec<Block>, String> {
-        let world = self.clocks.len() as u32;
+        let (owners, seat) = (&self.office.owners, self.office.seat);
         wanted
             .iter()
             .map(|(name, rows)| {
                 let tensor =
                     self.model.get(name).ok_or(format!("wants the unknown tensor '{name}'"))?;
-                let owned = owned_rows(self.seat, tensor.rows() as u32, world);
                 let index: Vec<u32> = match rows {
-                    WantedRows::Owned => owned.collect(),
+                    WantedRows::Owned => owners.rows(name, seat),
                     WantedRows::These(index) => {
-                        if index.iter().any(|row| !owned.contains(row)) {
+                        if index.iter().any(|&row| !owners.owns(name, seat, row)) {
                             return Err(format!("wants a row of '{name}' from the wrong owner"));
                         }
                         index.clone()
@@ -285,45 +457,4 @@ impl Shard {
             })
             .collect()
     }
-}
-
-/// Some rows of a tensor.
-#[must_use]
-pub fn pick(tensor: &Tensor, index: Vec<u32>) -> Rows {
-    fn gather<T: Copy>(from: &[T], index: &[u32], width: usize) -> Vec<T> {
-        let mut values = Vec::with_capacity(index.len() * width);
-        for &row in index {
-            values.extend_from_slice(&from[row as usize * width..(row as usize + 1) * width]);
-        }
-        values
-    }
-    let width = tensor.width();
-    let values = match &tensor.values {
-        Values::F32(from) => Values::F32(gather(from, &index, width)),
-        Values::F64(from) => Values::F64(gather(from, &index, width)),
-        Values::I64(from) => Values::I64(gather(from, &index, width)),
-    };
-    Rows { total: tensor.rows() as u32, width: width as u32, index, values }
-}
-
-/// Puts rows back into a tensor. False when they are of another table.
-#[must_use]
-pub fn place(tensor: &mut Tensor, rows: &Rows) -> bool {
-    fn scatter<T: Copy>(into: &mut [T], from: &[T], index: &[u32], width: usize) {
-        for (at, &row) in index.iter().enumerate() {
-            into[row as usize * width..(row as usize + 1) * width]
-                .copy_from_slice(&from[at * width..(at + 1) * width]);
-        }
-    }
-    let width = tensor.width();
-    if rows.width as usize != width || rows.total as usize != tensor.rows() || !rows.is_sound() {
-        return false;
-    }
-    match (&mut tensor.values, &rows.values) {
-        (Values::F32(into), Values::F32(from)) => scatter(into, from, &rows.index, width),
-        (Values::F64(into), Values::F64(from)) => scatter(into, from, &rows.index, width),
-        (Values::I64(into), Values::I64(from)) => scatter(into, from, &rows.index, width),
-        _ => return false,
-    }
-    true
 }

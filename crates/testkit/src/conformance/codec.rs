@@ -1,11 +1,31 @@
 //! The laws of codecs: what comes back, how long it is on the wire, and what happens to bytes that no honest
 //! peer sent.
 
+pub mod cheapest;
+pub mod compressor;
+mod feedback;
+pub mod rounds;
+
 use super::{Verdict, ensure};
-use starlings_codec::{Codec, Into as Take, Law};
+use starlings_codec::{Codec, Into as Take, Law, Scheme};
 use starlings_core::{Kind, Rng, Rows, Values};
 
-/// All laws.
+/// All laws of whichever scheme it is.
+///
+/// # Errors
+/// The first broken law.
+pub fn check_scheme(scheme: &Scheme) -> Verdict {
+    match scheme {
+        Scheme::Numbers(codec) => check(&**codec),
+        Scheme::Contributions(compressor) => compressor::check(&**compressor),
+        Scheme::Rounds(rounds) => rounds::check(&**rounds),
+        Scheme::Auto(cheapest) => cheapest::check(&**cheapest),
+        // The learner emits factors and the engine carries them: there is nothing here that could go wrong.
+        Scheme::Factors => Ok(()),
+    }
+}
+
+/// All laws of a codec of numbers.
 ///
 /// # Errors
 /// The first broken law.

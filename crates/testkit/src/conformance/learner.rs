@@ -190,6 +190,7 @@ fn shape(block: &Block) -> (String, Kind, Vec<usize>) {
     let (kind, lengths) = match &block.body {
         Body::Dense(values) => (values.kind(), vec![values.len()]),
         Body::Rows(rows) => (rows.values.kind(), vec![rows.total as usize, rows.width as usize]),
+        Body::Factors(factors) => (Kind::F64, vec![factors.rows as usize, factors.width as usize]),
     };
     (block.name.clone(), kind, lengths)
 }
@@ -249,6 +250,7 @@ fn restricted(
             index: (from as u32..to as u32).collect(),
             values: values.slice(from * width, to * width),
         },
+        Body::Factors(_) => unreachable!("nobody asked for factors"),
     };
     Block::rows(block.name.clone(), rows)
 }

@@ -2,6 +2,7 @@
 //! them for every entry of every catalogue, so a new choice is checked without a new test. A verdict names the
 //! broken law and the smallest case at hand.
 
+pub mod blend;
 pub mod codec;
 pub mod gate;
 pub mod learner;

@@ -1,16 +1,45 @@
-//! The laws of topologies: moves are played on paper, where a partial sum is the set of seats in it, a number
-//! that shows the order of additions, and the count of messages behind it.
+//! The laws of topologies, form by form. Sums are here: moves are played on paper, where a partial sum is the
+//! set of seats in it, a number that shows the order of additions, and the count of messages behind it.
+
+mod graph;
+mod rounds;
 
 use super::{Verdict, ensure};
 use starlings_core::{Rng, Seat};
-use starlings_topology::{Act, Cost, Move, Pattern, Topology, moves};
+use starlings_topology::{Act, Cost, Form, Move, Pattern, Topology, moves};
 use std::collections::{BTreeMap, VecDeque};
 
-/// All laws, for worlds of 1 to 17 and of 1,024.
+pub use graph::{check_graph, shrinkage};
+pub use rounds::{check_partial, check_shuffle, check_walk};
+
+/// All laws of a topology of any form, for worlds of 1 to 17 and of 1,024.
 ///
 /// # Errors
 /// The first broken law.
-pub fn check(topology: &dyn Topology) -> Verdict {
+pub fn check(form: &Form) -> Verdict {
+    match form {
+        Form::Sum(topology) => check_sum(&**topology),
+        Form::Graph(graph) => check_graph(&**graph),
+        Form::Walk(walk) => check_walk(&**walk),
+        Form::Partial(partial) => check_partial(&**partial),
+        Form::Shuffle(shuffle) => check_shuffle(&**shuffle),
+        Form::Groups(groups) => {
+            ensure!(groups.size > 0, "groups of nobody");
+            check_sum(&*groups.inner)
+        }
+    }
+}
+
+/// The worlds that every form is checked for.
+fn worlds() -> impl Iterator<Item = u32> {
+    (1..=17).chain([1024])
+}
+
+/// All laws of a topology that sums.
+///
+/// # Errors
+/// The first broken law.
+pub fn check_sum(topology: &dyn Topology) -> Verdict {
     for world in 1..=17 {
         let grain = topology.grain(world);
         ensure!(grain > 0, "world {world}: a grain of zero");
@@ -26,14 +55,21 @@ pub fn check(topology: &dyn Topology) -> Verdict {
 /// # Errors
 /// The first broken law.
 pub fn check_one(topology: &dyn Topology, world: u32, chunks: usize) -> Verdict {
+    let laws = match topology.pattern(Seat(0), world, chunks) {
+        Pattern::Everyone => laws_of_everyone,
+        _ => laws_of_moves,
+    };
     laws(topology, world, chunks).map_err(|law| format!("world {world}, {chunks} chunks: {law}"))
 }
 
-fn laws(topology: &dyn Topology, world: u32, chunks: usize) -> Verdict {
+fn laws_of_moves(topology: &dyn Topology, world: u32, chunks: usize) -> Verdict {
     let flock = plays(topology, world, chunks)?;
     let nothing = flock.iter().all(Vec::is_empty);
     ensure!(world > 1 || nothing, "a world of one has moves");
     sends_meet_receives(&flock, chunks)?;
+    let is_send = |step: &&Move| matches!(step.act, Act::SendPartial | Act::SendTotal);
+    let sends: Vec<usize> =
+        flock.iter().map(|moves| moves.iter().filter(is_send).count()).collect();
     let mut sums = None;
     for order in [Order::Stack, Order::Queue] {
         let played = rendezvous(&flock, chunks, order)?;
@@ -45,14 +81,66 @@ fn laws(topology: &dyn Topology, world: u32, chunks: usize) -> Verdict {
             played.sums.iter().all(|chunk| chunk.iter().all(|sum| *sum == chunk[0])),
             "seats have different bits"
         );
-        cost_is_counted(topology.cost(world, BYTES, chunks), &flock, played.rounds, chunks)?;
+        cost_is_counted(topology.cost(world, BYTES, chunks), &sends, played.rounds, chunks)?;
     }
     let buffered = buffered(&flock, chunks)?;
     ensure!(Some(buffered) == sums, "the order of additions depends on buffering");
     Ok(())
 }
 
+/// Where everyone sends to everyone, each seat folds in the order of seats, its own in its place.
+fn laws_of_everyone(topology: &dyn Topology, world: u32, chunks: usize) -> Verdict {
+    for seat in (0..world).map(Seat) {
+        let pattern = topology.pattern(seat, world, chunks);
+        ensure!(pattern == Pattern::Everyone, "{seat} sums in another way than rank 0");
+    }
+    let size = world as usize;
+    let mut rounds = 0;
+    for chunk in 0..chunks {
+        let contributions: Vec<Held> =
+            (0..size).map(|seat| Held::contribution(seat, size, chunk)).collect();
+        let mut bits = None;
+        for seat in 0..size {
+            let sent = |from: usize| match from == seat {
+                true => Ok(contributions[from].clone()),
+                false => contributions[from].send(Act::SendPartial, size),
+            };
+            let mut held = sent(0)?;
+            (1..size).try_for_each(|from| held.receive(Act::Fold, sent(from)?))?;
+            ensure!(held.is_total(size), "chunk {chunk}: a seat ends without all contributions");
+            ensure!(
+                *bits.get_or_insert(held.sum.to_bits()) == held.sum.to_bits(),
+                "seats have different bits"
+            );
+            rounds = rounds.max(held.rounds);
+        }
+    }
+    let sends = vec![chunks * (size - 1); size];
+    cost_is_counted(topology.cost(world, BYTES, chunks), &sends, rounds, chunks)
+}
+
 const BYTES: u64 = 1_000_000;
+
+/// The bytes that all seats together send to seats of other groups, when neighbouring seats make groups of
+/// `group` and sum `bytes` in `chunks` equal chunks.
+///
+/// # Errors
+/// When the patterns are not the same each time.
+pub fn bytes_between_groups(
+    topology: &dyn Topology,
+    (world, group): (u32, u32),
+    (bytes, chunks): (u64, usize),
+) -> Result<f64, String> {
+    let mut sends = 0;
+    for (seat, moves) in plays(topology, world, chunks)?.iter().enumerate() {
+        let leaves = |step: &&Move| {
+            let is_send = matches!(step.act, Act::SendPartial | Act::SendTotal);
+            is_send && step.peer.0 / group != seat as u32 / group
+        };
+        sends += moves.iter().filter(leaves).count();
+    }
+    Ok(sends as f64 * bytes as f64 / chunks as f64)
+}
 
 /// The moves of all seats. Asking again must give the same answer.
 ///
@@ -245,26 +333,35 @@ fn buffered(flock: &[Vec<Move>], chunks: usize) -> Result<Vec<Vec<u64>>, String>
     Ok(held.iter().map(|seats| seats.iter().map(|held| held.sum.to_bits()).collect()).collect())
 }
 
-fn cost_is_counted(cost: Cost, flock: &[Vec<Move>], rounds: u64, chunks: usize) -> Verdict {
-    let is_send = |step: &&Move| matches!(step.act, Act::SendPartial | Act::SendTotal);
-    let sends: Vec<usize> =
-        flock.iter().map(|moves| moves.iter().filter(is_send).count()).collect();
+fn cost_is_counted(cost: Cost, sends: &[usize], rounds: u64, chunks: usize) -> Verdict {
     let bytes = |sends: usize| match chunks {
         0 => 0.0,
         _ => sends as f64 * BYTES as f64 / chunks as f64,
     };
-    let (most, all) = (bytes(sends.iter().copied().max().unwrap_or(0)), bytes(sends.iter().sum()));
+    let most = bytes(sends.iter().copied().max().unwrap_or(0));
+    let all = bytes(sends.iter().sum());
+    cost_is(cost, Cost { rounds, bytes_sent_max: most, bytes_sent_total: all })
+}
+
+fn cost_is(said: Cost, counted: Cost) -> Verdict {
     let same = |a: f64, b: f64| (a - b).abs() <= 1e-9 * b;
-    ensure!(cost.rounds == rounds, "cost says {} rounds, {rounds} were counted", cost.rounds);
     ensure!(
-        same(cost.bytes_sent_max, most),
-        "cost says a seat sends {} bytes, {most} were counted",
-        cost.bytes_sent_max
+        said.rounds == counted.rounds,
+        "cost says {} rounds, {} were counted",
+        said.rounds,
+        counted.rounds
     );
     ensure!(
-        same(cost.bytes_sent_total, all),
-        "cost says all send {} bytes, {all} were counted",
-        cost.bytes_sent_total
+        same(said.bytes_sent_max, counted.bytes_sent_max),
+        "cost says a seat sends {} bytes, {} were counted",
+        said.bytes_sent_max,
+        counted.bytes_sent_max
+    );
+    ensure!(
+        same(said.bytes_sent_total, counted.bytes_sent_total),
+        "cost says all send {} bytes, {} were counted",
+        said.bytes_sent_total,
+        counted.bytes_sent_total
     );
     Ok(())
 }

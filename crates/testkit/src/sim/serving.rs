@@ -4,12 +4,16 @@
 
 use super::network::{Happening, Network, Weather};
 use crate::tally::{TABLE, Tally};
-use starlings_consistency::{GATES, Gate};
-use starlings_core::{Body, Entry, Rng, Seat, Step, Update};
-use starlings_engine::exchange::served::{Asks, Command, Event, Shard, WantedRows};
+use starlings_consistency::{Blending, CONSISTENCIES, Gate};
+use starlings_core::{Body, Entry, Model, Rng, Seat, Step, Update};
+use starlings_engine::exchange::ownership::Ownership;
+use starlings_engine::exchange::served::{Asks, Command, Event, Office, Shard, WantedRows};
+use starlings_engine::rules::Learned;
 use starlings_learn::{Facts, Learner, Moment, Place};
-use starlings_topology::owned_rows;
 use std::sync::Arc;
+
+/// Gates under which every contribution is applied.
+const SERVED_GATES: [&str; 3] = ["bsp", "ssp", "async"];
 
 /// What crosses the virtual network.
 #[derive(Clone, Debug)]
@@ -72,7 +76,7 @@ impl Scenario {
     #[must_use]
     pub fn of(seed: u64) -> Scenario {
         let mut rng = Rng::named(seed, "serving scenario", &[]);
-        let gate = GATES[rng.below(GATES.len() as u64) as usize].name;
+        let gate = SERVED_GATES[rng.below(SERVED_GATES.len() as u64) as usize];
         let world = 1 + rng.below(5) as u32;
         let stop =
             (rng.below(3) == 0).then(|| (Seat(rng.below(u64::from(world)) as u32), rng.below(15)));
@@ -133,10 +137,9 @@ impl Scenario {
         );
         let mut table = Vec::new();
         for (seat, shard) in shards.iter().enumerate() {
-            let owned = owned_rows(Seat(seat as u32), TALLY.size, self.world);
-            table.extend_from_slice(
-                &shard.model().i64(TABLE)[owned.start as usize..owned.end as usize],
-            );
+            let all = shard.model().i64(TABLE);
+            let owned = self.owners().rows(TABLE, Seat(seat as u32));
+            table.extend(owned.into_iter().map(|row| all[row as usize]));
         }
         Outcome {
             steps: workers.iter().map(|worker| worker.step).collect(),
@@ -146,20 +149,31 @@ impl Scenario {
     }
 
     fn shard(&self, seat: Seat) -> Shard {
-        let model = TALLY.init(&no_facts(), Place::WHOLE).expect("a tally always starts");
-        Shard::new(Arc::new(TALLY), self.built_gate(), model, (seat, self.world), Step(0))
+        let office = Office {
+            rule: Arc::new(Learned(Arc::new(TALLY))),
+            gate: self.built_gate(),
+            blending: Arc::new(Blending::Plain),
+            owners: Arc::new(self.owners()),
+            seat,
+            pushers: (0..self.world).map(Seat).collect(),
+        };
+        Shard::new(office, start(), Step(0))
+    }
+
+    fn owners(&self) -> Ownership {
+        Ownership::of(&start(), self.world)
     }
 
     /// The gate of this scenario.
     #[must_use]
     pub fn built_gate(&self) -> Arc<dyn Gate> {
-        let entry = Entry::find("consistency", GATES, self.gate).expect("the catalogue has it");
+        let entry = Entry::find("consistency", CONSISTENCIES, self.gate).expect("the catalogue has it");
         let mut given = toml::Table::new();
         if entry.params.iter().any(|param| param.name == "bound") {
             given.insert("bound".to_string(), self.bound.into());
         }
-        let params = entry.check("consistency", &given).expect("the bound is allowed");
-        (entry.build)(&params).expect("it builds").into()
+        let params = entry.check("consistency", &given).expect("allowed");
+        (entry.build)(&params).expect("builds").gate.into()
     }
 
     fn pull_or_end(&self, seat: Seat, worker: &mut Worker, network: &mut Network<Message>) {
@@ -169,7 +183,8 @@ impl Scenario {
             let event = if worker.step < self.steps {
                 let asks = Asks { stop, ..Asks::default() };
                 let wanted = [(TABLE.to_string(), WantedRows::Owned)].into();
-                Event::Pull { from: seat, step: Step(worker.step), wanted, asks }
+                let due = Vec::new();
+                Event::Pull { from: seat, step: Step(worker.step), wanted, asks, due }
             } else {
                 worker.over = true;
                 Event::Finished { from: seat }
@@ -203,7 +218,8 @@ impl Scenario {
         for owner in (0..self.world).map(Seat) {
             let moment = Moment { step: Step(step), pass: 0, seed: 0, rows: 1 };
             let update = self.part(owner);
-            network.send(seat, owner, Message::Request(Event::Push { from: seat, moment, update }));
+            let push = Event::Push { from: seat, moment, update, last: true };
+            network.send(seat, owner, Message::Request(push));
         }
         worker.step += 1;
         let pace = if seat == Seat(0) { 10 * self.slowness } else { 10 };
@@ -212,7 +228,7 @@ impl Scenario {
     }
 
     fn part(&self, owner: Seat) -> Update {
-        TALLY.adds(owned_rows(owner, TALLY.size, self.world).collect(), 1)
+        TALLY.adds(self.owners().rows(TABLE, owner), 1)
     }
 
     fn serve(&self, seat: Seat, shard: &mut Shard, event: Event, network: &mut Network<Message>) {
@@ -220,10 +236,13 @@ impl Scenario {
         shard.on(event, &mut commands);
         for command in commands {
             match command {
-                Command::Answer { to, step, rows, stop_at, .. } => {
+                Command::Answer { to, step, rows, news } => {
                     let total = rows.iter().map(|block| total(&block.body)).sum();
+                    let stop_at = news.stop_at;
                     network.send(seat, to, Message::Answer { step, total, stop_at });
                 }
+                // These workers ask before every step, and so learn nothing from what comes unasked.
+                Command::Fresh { .. } => {}
                 Command::Fail(why) => panic!("seed {}: {why}", self.seed),
             }
         }
@@ -233,8 +252,12 @@ impl Scenario {
 fn total(body: &Body) -> i64 {
     match body {
         Body::Rows(rows) => rows.values.as_i64().unwrap_or(&[]).iter().sum(),
-        Body::Dense(_) => 0,
+        Body::Dense(_) | Body::Factors(_) => 0,
     }
+}
+
+fn start() -> Model {
+    TALLY.init(&no_facts(), Place::WHOLE).expect("a tally always starts")
 }
 
 fn no_facts() -> Facts {

@@ -1,6 +1,7 @@
 //! Every entry of every catalogue against the laws of its family, what tells neighbours of a family apart, and
 //! broken entries that prove the suites can fail.
 
+mod blend;
 mod codec;
 mod gate;
 mod learner;

@@ -11,7 +11,7 @@
 //! all-reduce sends less), `2(P−1) · n` bytes by all.
 
 use super::BuildTopology;
-use crate::{Act, Cost, Move, Pattern, Topology};
+use crate::{Act, Cost, Form, Move, Pattern, Topology};
 use starlings_core::{Ability, Entry, Seat};
 
 pub(super) const ENTRY: Entry<BuildTopology> = Entry {
@@ -21,7 +21,7 @@ pub(super) const ENTRY: Entry<BuildTopology> = Entry {
     params: &[],
     gives: &[Ability::Sum],
     needs: &[Ability::Barrier, Ability::Summable],
-    build: |_| Ok(Box::new(Ring)),
+    build: |_| Ok(Form::Sum(Box::new(Ring))),
 };
 
 struct Ring;

@@ -7,21 +7,35 @@
 //! Fold order with a barrier: the owner's own contribution first, then the others in the order of their seats
 //! (see [`crate::owners_to_moves`]). Without one, the order of arrival.
 //!
+//! With `merge`, neighbouring workers first sum among themselves, and one pushes for all: the two tiers of
+//! MXNet's KVStore (Chen et al., 2015), whose lower one is a machine.
+//!
 //! Cost for `n` bytes in a multiple of `P` chunks: 2 rounds, `2(P−1)/P · n` bytes sent by each seat, as in a
 //! ring, but to `P − 1` peers at once; `2(P−1) · n` bytes by all.
 
 use super::BuildTopology;
-use crate::{Cost, Pattern, Topology};
-use starlings_core::{Ability, Entry, Seat};
+use crate::{Cost, Form, Groups, Pattern, Topology};
+use starlings_core::{Ability, Entry, Param, ParamKind, Seat};
 
 pub(super) const ENTRY: Entry<BuildTopology> = Entry {
     name: "star",
     summary: "Every part of the model has an owner that takes contributions and answers (parameter server)",
     reference: "Li et al.: Scaling distributed machine learning with the parameter server, OSDI 2014",
-    params: &[],
-    gives: &[Ability::Sum, Ability::Served],
+    params: &[Param {
+        name: "merge",
+        kind: ParamKind::Integer { min: 1, max: 64 },
+        default: Some("1"),
+        help: "neighbouring workers whose contributions are summed before they go to the owners; 1 sums none",
+    }],
+    gives: &[Ability::Sum, Ability::Served, Ability::Contributions, Ability::Anytime],
     needs: &[],
-    build: |_| Ok(Box::new(Star)),
+    build: |params| {
+        let inner = Box::new(Star);
+        Ok(match params.size("merge") as u32 {
+            1 => Form::Sum(inner),
+            size => Form::Groups(Groups { inner, size }),
+        })
+    },
 };
 
 struct Star;

@@ -11,7 +11,7 @@
 //! `n` bytes up and `n` to each child, so at most `(a + 1) · n`; all together `2(P−1) · n`.
 
 use super::BuildTopology;
-use crate::{Act, Cost, Move, Pattern, Topology};
+use crate::{Act, Cost, Form, Move, Pattern, Topology};
 use starlings_core::{Ability, Entry, Param, ParamKind, Seat};
 use std::ops::Range;
 
@@ -27,7 +27,7 @@ pub(super) const ENTRY: Entry<BuildTopology> = Entry {
     }],
     gives: &[Ability::Sum],
     needs: &[Ability::Barrier, Ability::Summable],
-    build: |params| Ok(Box::new(Tree { arity: params.size("arity") })),
+    build: |params| Ok(Form::Sum(Box::new(Tree { arity: params.size("arity") }))),
 };
 
 struct Tree {

@@ -1,6 +1,7 @@
 //! The catalogue of transports: one file each, two lines here.
 
 pub mod memory;
+pub mod shared;
 pub mod tcp;
 
 use starlings_core::Entry;
@@ -10,9 +11,11 @@ use starlings_core::Entry;
 pub enum TransportKind {
     /// Queues between threads of one process.
     Memory,
+    /// Shared memory between processes of one host, for sums; sockets carry the rest.
+    Shared,
     /// Sockets, plain on this machine and inside TLS beyond it.
     Tcp,
 }
 
 /// All transports.
-pub static TRANSPORTS: &[Entry<TransportKind>] = &[memory::ENTRY, tcp::ENTRY];
+pub static TRANSPORTS: &[Entry<TransportKind>] = &[memory::ENTRY, shared::ENTRY, tcp::ENTRY];

@@ -20,8 +20,9 @@ use starlings_core::{
 use starlings_data::{Batch, LabelNeed, Slice};
 use std::collections::BTreeMap;
 
-const GIVES: &[Ability] = &[Ability::Sum];
-const NEEDS: &[Ability] = &[Ability::Barrier, Ability::Lossless, Ability::WholeModel];
+const GIVES: &[Ability] = &[];
+const NEEDS: &[Ability] =
+    &[Ability::Sum, Ability::Barrier, Ability::Lossless, Ability::WholeModel];
 
 /// The entry of the catalogue.
 pub(super) const ENTRY: Entry<BuildLearner> = Entry {

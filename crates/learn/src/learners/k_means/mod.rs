@@ -33,8 +33,9 @@ pub(super) const ENTRY: Entry<BuildLearner> = Entry {
     build: |params| Ok(Box::new(KMeans::new(params))),
 };
 
-const GIVES: &[Ability] = &[Ability::Sum];
-const NEEDS: &[Ability] = &[Ability::Barrier, Ability::Lossless, Ability::WholeModel];
+const GIVES: &[Ability] = &[];
+const NEEDS: &[Ability] =
+    &[Ability::Sum, Ability::Barrier, Ability::Lossless, Ability::WholeModel];
 
 /// Numbers of centres are kept in f32 by the kernel: exact below 2²⁴.
 const K_MAX: i64 = (1 << 24) - 1;

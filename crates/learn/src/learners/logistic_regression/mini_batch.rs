@@ -1,9 +1,9 @@
-//! The mini-batch solvers: stochastic gradient descent, momentum and Adam. Everything in `apply` happens row
+//! The mini-batch solvers: stochastic gradient descent, momentum, AdaGrad and Adam. Everything in `apply` happens row
 //! by row of the weights, so that it can run where the row lives. A row of a sparse table's weights moves
 //! only when a batch touches it: its clock then says how many steps of the penalty it has missed.
 
 use super::objective::{self, Layout};
-use crate::optimisers::{adam, momentum, sgd};
+use crate::optimisers::{adagrad, adam, momentum, sgd};
 use crate::{Moment, Outcome, Work};
 use starlings_core::{Block, Body, Fault, Kind, Model, Result, Role, Rows, Tensor, Update, Values};
 use starlings_data::Features;
@@ -11,6 +11,7 @@ use starlings_data::Features;
 /// For each row of the weights: updates it has had, and the step after the last of them.
 const CLOCK: &str = "weights.clock";
 const VELOCITY: &str = "weights.momentum";
+const SQUARES: &str = "weights.squares";
 const FIRST: &str = "weights.m";
 const SECOND: &str = "weights.v";
 
@@ -19,6 +20,7 @@ const SECOND: &str = "weights.v";
 pub(super) enum Optimiser {
     Sgd,
     Momentum { momentum: f64 },
+    AdaGrad { epsilon: f64 },
     Adam { beta1: f64, beta2: f64, epsilon: f64 },
 }
 
@@ -40,6 +42,7 @@ impl MiniBatch {
         let names: &[&str] = match self.optimiser {
             Optimiser::Sgd => &[],
             Optimiser::Momentum { .. } => &[VELOCITY],
+            Optimiser::AdaGrad { .. } => &[SQUARES],
             Optimiser::Adam { .. } => &[FIRST, SECOND],
         };
         for name in names {
@@ -52,6 +55,10 @@ impl MiniBatch {
     pub(super) fn contribute(&self, work: &mut Work<'_>, layout: Layout) {
         let weights = work.model.f64("weights");
         let (sums, body) = match &work.batch.table.features {
+            Features::Dense { .. } if work.outbox.wants_factors() => {
+                let sums = objective::evaluate(layout, weights, work.batch);
+                (sums, Body::Factors(objective::factors(layout, weights, work.batch)))
+            }
             Features::Dense { .. } => {
                 let mut gradient = vec![0.0; layout.len()];
                 let sums = objective::gradient(layout, weights, work.batch, &mut gradient);
@@ -130,6 +137,9 @@ impl MiniBatch {
                 let options = momentum::Momentum { rate, momentum };
                 momentum::step(options, weights, gradient, &mut state.first[range]);
             }
+            Optimiser::AdaGrad { epsilon } => {
+                adagrad::step((rate, epsilon), weights, gradient, &mut state.second[range]);
+            }
             Optimiser::Adam { beta1, beta2, epsilon } => {
                 let options = adam::Adam { rate, beta1, beta2, epsilon };
                 let first = &mut state.first[range.clone()];
@@ -149,7 +159,7 @@ struct State {
     clock: Vec<i64>,
     /// Velocity or mean gradient.
     first: Vec<f64>,
-    /// Mean squared gradient.
+    /// Mean, or sum, of squared gradients.
     second: Vec<f64>,
     /// Room for one row's gradient.
     gradient: Vec<f64>,
@@ -163,6 +173,7 @@ impl State {
         let (first, second) = match optimiser {
             Optimiser::Sgd => (Vec::new(), Vec::new()),
             Optimiser::Momentum { .. } => (take(VELOCITY), Vec::new()),
+            Optimiser::AdaGrad { .. } => (Vec::new(), take(SQUARES)),
             Optimiser::Adam { .. } => (take(FIRST), take(SECOND)),
         };
         let weights = take("weights");
@@ -176,6 +187,7 @@ impl State {
         match optimiser {
             Optimiser::Sgd => {}
             Optimiser::Momentum { .. } => *model.f64_mut(VELOCITY) = self.first,
+            Optimiser::AdaGrad { .. } => *model.f64_mut(SQUARES) = self.second,
             Optimiser::Adam { .. } => {
                 *model.f64_mut(FIRST) = self.first;
                 *model.f64_mut(SECOND) = self.second;

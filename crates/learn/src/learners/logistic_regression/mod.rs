@@ -1,6 +1,6 @@
 //! Logistic regression with an L2 penalty: mean log-loss + l2/2·‖w‖², the intercept unpenalised. Two classes
 //! have one vector of weights, more have one each (softmax). Solved by L-BFGS over all rows (Liu and
-//! Nocedal, 1989), or by stochastic gradients, momentum or Adam over mini-batches.
+//! Nocedal, 1989), or by stochastic gradients, momentum, AdaGrad or Adam over mini-batches.
 
 mod exact;
 mod full_pass;
@@ -21,21 +21,22 @@ use std::collections::BTreeMap;
 /// The entry of the catalogue. Its abilities are those of the default solver.
 pub(super) const ENTRY: Entry<BuildLearner> = Entry {
     name: "logistic-regression",
-    summary: "Classes by a linear score: binary or softmax, by L-BFGS, SGD, momentum or Adam",
+    summary: "Classes by a linear score: binary or softmax, by L-BFGS, SGD, momentum, AdaGrad or Adam",
     reference: "Cox, The regression analysis of binary sequences, 1958; Liu and Nocedal, On the limited \
                 memory BFGS method for large scale optimization, 1989",
     params: PARAMS,
-    gives: &[Ability::Sum],
+    gives: &[],
     needs: FULL_PASS_NEEDS,
     build: |params| Ok(Box::new(LogisticRegression::new(params)?)),
 };
 
-const FULL_PASS_NEEDS: &[Ability] = &[Ability::Barrier, Ability::Lossless, Ability::WholeModel];
+const FULL_PASS_NEEDS: &[Ability] =
+    &[Ability::Sum, Ability::Barrier, Ability::Lossless, Ability::WholeModel];
 
 const PARAMS: &[Param] = &[
     Param {
         name: "solver",
-        kind: ParamKind::Choice(&["lbfgs", "sgd", "momentum", "adam"]),
+        kind: ParamKind::Choice(&["lbfgs", "sgd", "momentum", "adagrad", "adam"]),
         default: Some("lbfgs"),
         help: "how the objective is minimised: lbfgs passes over all rows, the others take mini-batches",
     },
@@ -44,7 +45,7 @@ const PARAMS: &[Param] = &[
         "learning_rate",
         (0.0, 1e6),
         "0.0",
-        "step size of the mini-batch solvers; 0 means automatic: 0.1 (sgd), 0.02 (momentum), 0.01 (adam)",
+        "step size of the mini-batch solvers; 0 means automatic: 0.1 (sgd), 0.02 (momentum), 0.05 (adagrad), 0.01 (adam)",
     ),
     number(
         "decay",
@@ -55,7 +56,7 @@ const PARAMS: &[Param] = &[
     number("momentum", (0.0, 0.9999), "0.9", "how much of the velocity stays (momentum)"),
     number("beta1", (0.0, 0.999999), "0.9", "how much of the mean gradient stays (adam)"),
     number("beta2", (0.0, 0.999999), "0.999", "how much of the mean squared gradient stays (adam)"),
-    number("epsilon", (1e-300, 1.0), "1e-8", "keeps adam's quotient finite"),
+    number("epsilon", (1e-300, 1.0), "1e-8", "keeps the quotient of adam and adagrad finite"),
     Param {
         name: "history",
         kind: ParamKind::Integer { min: 1, max: 1000 },
@@ -112,6 +113,7 @@ impl LogisticRegression {
         let optimiser = match params.text("solver") {
             "sgd" => Some((Optimiser::Sgd, 0.1)),
             "momentum" => Some((Optimiser::Momentum { momentum: params.f64("momentum") }, 0.02)),
+            "adagrad" => Some((Optimiser::AdaGrad { epsilon: params.f64("epsilon") }, 0.05)),
             "adam" => {
                 let (beta1, beta2) = (params.f64("beta1"), params.f64("beta2"));
                 Some((Optimiser::Adam { beta1, beta2, epsilon: params.f64("epsilon") }, 0.01))
@@ -163,8 +165,8 @@ impl Learner for LogisticRegression {
 
     fn gives(&self) -> &'static [Ability] {
         match self.solver {
-            Solver::FullPass(_) => &[Ability::Sum],
-            Solver::MiniBatch(_) => &[Ability::Sum, Ability::RowWise],
+            Solver::FullPass(_) => &[],
+            Solver::MiniBatch(_) => &[Ability::RowWise, Ability::LocalSteps, Ability::Factors],
         }
     }
 

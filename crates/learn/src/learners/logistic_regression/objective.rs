@@ -7,7 +7,7 @@
 
 use crate::kernels::products::{add_scaled, dots};
 use pulp::{Arch, Simd, WithSimd};
-use starlings_core::{Fault, Result};
+use starlings_core::{Factors, Fault, Result};
 use starlings_data::{Batch, Features, Row, Table};
 
 /// The shape of the weights: one row a feature, then perhaps one for the intercept; one column a score.
@@ -102,6 +102,26 @@ pub(super) fn gradient(
             }
         }),
     }
+}
+
+/// The gradient as the outer products it is the sum of: a row's features with what its scores should change by.
+pub(super) fn factors(layout: Layout, weights: &[f64], batch: &Batch<'_>) -> Factors {
+    let mut probable = Vec::new();
+    probabilities(layout, weights, batch, &mut probable);
+    let (mut left, mut right) = (Vec::new(), Vec::new());
+    for (row, probable) in batch.rows().zip(probable.chunks_exact(layout.classes())) {
+        if let Row::Dense(x) = batch.table.row(row) {
+            left.extend(x.iter().map(|&x| f64::from(x)));
+            left.extend(layout.intercept.then_some(1.0));
+        }
+        let label = batch.table.labels[row] as usize;
+        let change = |class: usize| probable[class] - f64::from(u8::from(class == label));
+        match layout.scores {
+            1 => right.push(change(1)),
+            scores => right.extend((0..scores).map(change)),
+        }
+    }
+    Factors { rows: layout.rows() as u32, width: layout.scores as u32, left, right }
 }
 
 /// The same for some rows of the weights only: `touched` are the rows that the batch's entries touch, in

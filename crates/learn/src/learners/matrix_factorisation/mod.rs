@@ -37,7 +37,7 @@ pub(super) const ENTRY: Entry<BuildLearner> = Entry {
     build: |params| Ok(Box::new(MatrixFactorisation::new(params))),
 };
 
-const GIVES: &[Ability] = &[Ability::Sum, Ability::RowWise];
+const GIVES: &[Ability] = &[Ability::RowWise, Ability::LocalSteps];
 const NEEDS: &[Ability] = &[Ability::WholeModel];
 
 /// Codes travel as f32, which counts exactly to 2²⁴.

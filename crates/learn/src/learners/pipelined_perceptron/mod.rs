@@ -16,8 +16,8 @@ use starlings_core::{
 use starlings_data::{Batch, LabelNeed};
 use std::collections::BTreeMap;
 
-const GIVES: &[Ability] = &[Ability::Sum, Ability::StagedModel];
-const NEEDS: &[Ability] = &[];
+const GIVES: &[Ability] = &[Ability::StagedModel];
+const NEEDS: &[Ability] = &[Ability::Sum];
 
 /// The entry of the catalogue.
 pub(super) const ENTRY: Entry<BuildLearner> = Entry {

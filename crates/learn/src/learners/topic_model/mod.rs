@@ -22,8 +22,8 @@ use starlings_core::{
 use starlings_data::{Batch, LabelNeed, Slice};
 use std::collections::BTreeMap;
 
-const GIVES: &[Ability] = &[Ability::Sum, Ability::RowWise];
-const NEEDS: &[Ability] = &[Ability::Lossless, Ability::WholeModel];
+const GIVES: &[Ability] = &[Ability::RowWise];
+const NEEDS: &[Ability] = &[Ability::Sum, Ability::Lossless, Ability::WholeModel];
 
 /// The entry of the catalogue.
 pub(super) const ENTRY: Entry<BuildLearner> = Entry {

@@ -1,0 +1,99 @@
+//! Local steps: each worker applies its own contributions, and now and then the flock exchanges what came of
+//! them, as a blend of the catalogue says (local SGD, block momentum, elastic averaging, DiLoCo …).
+
+use super::{Agreed, Exchange, HandedIn, agreed, asks_block, sum};
+use crate::exchange::served::Asks;
+use crate::merge::Merger;
+use starlings_consistency::{At, Blend, Blending, Share};
+use starlings_core::{Model, Result, Step};
+use starlings_learn::{Learner, Needs, Outcome};
+use std::sync::Arc;
+
+/// Local steps, blended now and then.
+pub struct Blended {
+    learner: Arc<dyn Learner>,
+    blending: Arc<Blending>,
+    merger: Merger,
+    exact: Merger,
+    world: u32,
+    asks: Asks,
+    agreed: Agreed,
+}
+
+impl Blended {
+    /// From a blend, a merger for what it offers, and one for exact sums.
+    #[must_use]
+    pub fn new(
+        learner: Arc<dyn Learner>,
+        blending: Arc<Blending>,
+        mergers: [Merger; 2],
+        world: u32,
+    ) -> Blended {
+        let [merger, exact] = mergers;
+        let (asks, agreed) = (Asks::default(), Agreed::default());
+        Blended { learner, blending, merger, exact, world, asks, agreed }
+    }
+
+    fn exchange(&mut self, steps: u64, ending: bool, model: &mut Model) -> Result<()> {
+        let blending = self.blending.clone();
+        let blend = blend(&blending);
+        let at = At { steps, world: self.world, ending };
+        let mut round = 0;
+        while let Some(mut offer) = blend.offer(&at, round, model) {
+            // Wishes travel with what is exchanged anyway: a flock that is silent is asked when it next speaks.
+            offer.blocks.push(asks_block(self.asks));
+            let mut merged = self.merger.merge(offer)?;
+            let votes = agreed(merged.blocks.pop());
+            self.agreed.stop |= votes.stop;
+            self.agreed.cut |= votes.cut;
+            blend.absorb(&at, round, &merged, model);
+            round += 1;
+        }
+        Ok(())
+    }
+}
+
+fn blend(blending: &Blending) -> &dyn Blend {
+    match blending {
+        Blending::Local(blend) => &**blend,
+        _ => unreachable!("only blends of local steps come here"),
+    }
+}
+
+impl Exchange for Blended {
+    fn open(&mut self, _: Step, _: &Needs, asks: Asks, _: &mut Model) -> Result<Agreed> {
+        self.asks = asks;
+        Ok(std::mem::take(&mut self.agreed))
+    }
+
+    fn finish(&mut self, handed: HandedIn, model: &mut Model) -> Result<Outcome> {
+        let moment = match blend(&self.blending).share() {
+            Share::Own => handed.alone(),
+            Share::Flock => handed.moment,
+        };
+        let outcome = self.learner.apply(model, &handed.update, &moment)?;
+        self.exchange(moment.step.0 + 1, false, model)?;
+        Ok(outcome)
+    }
+
+    fn cut(&mut self, step: Step, model: &mut Model) -> Result<Step> {
+        self.exchange(step.0, true, model)?;
+        self.sum(vec![]).map(|_| step)
+    }
+
+    fn sum(&mut self, numbers: Vec<f64>) -> Result<Vec<f64>> {
+        sum(&mut self.exact, numbers)
+    }
+
+    fn close(&mut self, _: Step) -> Result<()> {
+        Ok(())
+    }
+
+    fn bytes_raw(&self) -> u64 {
+        self.merger.bytes_raw() + self.exact.bytes_raw()
+    }
+
+    fn replicated(&self) -> bool {
+        true
+    }
+}

@@ -1,0 +1,201 @@
+//! Which exchange a worker needs, built: from the layout of the topology, the blend and the codec of its job.
+
+use super::gossip::WalkOptions;
+use super::mixed::MixOptions;
+use super::owned::Habits;
+use super::partial::PartialOptions;
+use super::{Blended, Exchange, Gossip, Grouped, Mixed, Owned, PartialExchange, Replicated};
+use crate::choices::{Carriage, Choices, Layout, raw};
+use crate::exchange::ownership::Ownership;
+use crate::exchange::served::{Office, Shard};
+use crate::job::Job;
+use crate::merge::{MergeOptions, Merger};
+use crate::net::Net;
+use crate::rules::Learned;
+use crate::serve::{self, Client, Ledger, Service};
+use starlings_codec::{Codec, Shapes};
+use starlings_consistency::Blending;
+use starlings_core::{Ability, Kind, Model, Result, Role, Seat, Step};
+use starlings_plan::Assignment;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+/// What an exchange is built from.
+pub struct Plans<'a> {
+    /// The job.
+    pub job: &'a Job,
+    /// Its words, built.
+    pub choices: &'a Choices,
+    /// What this worker does.
+    pub assignment: &'a Assignment,
+    /// Links to all other seats.
+    pub net: &'a Arc<Net>,
+    /// The model before the first step.
+    pub model: &'a Model,
+    /// The first step.
+    pub start: Step,
+}
+
+/// An exchange, and the thread of this seat's shard where it has one.
+pub struct Built {
+    /// The exchange.
+    pub exchange: Box<dyn Exchange>,
+    /// The shard's thread.
+    pub server: Option<JoinHandle<()>>,
+    /// What the shard tells.
+    pub ledger: Arc<Ledger>,
+}
+
+impl Plans<'_> {
+    /// Builds the exchange.
+    ///
+    /// # Errors
+    /// When a thread cannot be started.
+    pub fn build(&self) -> Result<Built> {
+        let (choices, net) = (self.choices, self.net);
+        let learner = choices.learner.clone();
+        let patience = self.job.patience;
+        let alone = |exchange: Box<dyn Exchange>| Built {
+            exchange,
+            server: None,
+            ledger: Arc::default(),
+        };
+        let codec = self.elementwise();
+        Ok(match &choices.layout {
+            Layout::Groups(size) => return self.grouped(*size),
+            _ if choices.served => return self.owned(),
+            Layout::Graph(graph) => {
+                let (graph, blending) = (graph.clone(), choices.blend.clone());
+                let waits = choices.gate.lead_max() == Some(0);
+                let options = MixOptions { graph, blending, codec, waits, patience };
+                alone(Box::new(Mixed::new(learner, options, net.clone(), self.exact())))
+            }
+            Layout::Walk(walk) => {
+                let (walk, seed) = (walk.clone(), self.job.seed);
+                let options = WalkOptions { walk, codec, seed, patience };
+                alone(Box::new(Gossip::new(learner, options, net.clone(), self.exact())))
+            }
+            Layout::Partial(partial) => {
+                let options = PartialOptions { partial: partial.clone(), codec, patience };
+                let exact = self.exact();
+                alone(Box::new(PartialExchange::new(learner, options, net.clone(), exact)))
+            }
+            Layout::Sum if matches!(&*choices.blend, Blending::Local(_)) => {
+                let mergers = [self.merger(1, self.assignment.group.clone()), self.exact()];
+                let (blend, world) = (choices.blend.clone(), net.world());
+                alone(Box::new(Blended::new(learner, blend, mergers, world)))
+            }
+            Layout::Sum => alone(Box::new(self.replicated())),
+        })
+    }
+
+    fn elementwise(&self) -> Arc<dyn Codec> {
+        match &self.choices.carriage {
+            Carriage::Numbers(codec) => codec.clone(),
+            _ => raw(),
+        }
+    }
+
+    fn everyone(&self) -> Vec<Seat> {
+        (0..self.net.world()).map(Seat).collect()
+    }
+
+    /// The matrices of the model: blocks that carry their names may be compressed.
+    fn shapes(&self) -> Shapes {
+        let floats = self.model.iter().filter(|(_, tensor)| {
+            tensor.role == Role::Weight && tensor.values.kind() != Kind::I64
+        });
+        floats.map(|(name, tensor)| (name.to_string(), (tensor.rows(), tensor.width()))).collect()
+    }
+
+    fn merger(&self, kind: u8, group: Vec<Seat>) -> Merger {
+        let options = MergeOptions {
+            kind,
+            group,
+            topology: self.choices.sums.clone(),
+            carriage: self.choices.carriage.clone(),
+            shapes: Arc::new(self.shapes()),
+            seed: self.job.seed,
+            patience: self.job.patience,
+        };
+        Merger::new(self.net.clone(), options)
+    }
+
+    fn exact_among(&self, kind: u8, group: Vec<Seat>) -> Merger {
+        let sums = self.choices.sums.clone();
+        let options = MergeOptions::exact(kind, self.net, sums, self.job.patience);
+        Merger::new(self.net.clone(), MergeOptions { group, ..options })
+    }
+
+    fn exact(&self) -> Merger {
+        self.exact_among(3, self.everyone())
+    }
+
+    fn replicated(&self) -> Replicated {
+        let group = self.assignment.group.clone();
+        let everyone = group.len() as u32 == self.net.world();
+        let world = (!everyone).then(|| self.exact_among(2, self.everyone()));
+        let learner = self.choices.learner.clone();
+        Replicated::new(learner, self.merger(1, group), world, self.exact())
+    }
+
+    fn service(&self) -> Service {
+        let owners = Arc::new(Ownership::of(self.model, self.net.world()));
+        let (gate, patience) = (self.choices.gate.clone(), self.job.patience);
+        Service { push: self.choices.carriage.clone(), pull: raw(), owners, gate, patience }
+    }
+
+    fn serve(&self, service: &Service, pushers: Vec<Seat>) -> Result<(JoinHandle<()>, Arc<Ledger>)> {
+        let office = Office {
+            rule: Arc::new(Learned(self.choices.learner.clone())),
+            gate: self.choices.gate.clone(),
+            blending: self.choices.blend.clone(),
+            owners: service.owners.clone(),
+            seat: self.net.seat(),
+            pushers,
+        };
+        let shard = Shard::new(office, self.model.clone(), self.start);
+        let ledger = Arc::new(Ledger::default());
+        let thread = serve::start(self.net.clone(), shard, service.clone(), ledger.clone())?;
+        Ok((thread, ledger))
+    }
+
+    fn owned(&self) -> Result<Built> {
+        let service = self.service();
+        let (thread, ledger) = self.serve(&service, self.everyone())?;
+        let gate = &self.choices.gate;
+        let cadence = match &*self.choices.blend {
+            Blending::Cadence(cadence) => Some(*cadence),
+            _ => None,
+        };
+        // Where owners send rows by themselves, or are asked seldom, a worker sees its own steps at once.
+        let local = self.choices.learner.gives().contains(&Ability::LocalSteps);
+        let echo = (local && (gate.pushes() || cadence.is_some()))
+            .then(|| self.choices.learner.clone());
+        let world = self.net.world();
+        let habits =
+            Habits { echo, cadence, seat: self.net.seat(), skips: gate.quorum(world) < world };
+        let client = Client::new(self.net.clone(), service, self.job.seed);
+        let owned = Owned::new(client, self.exact(), habits, self.net.clone());
+        Ok(Built { exchange: Box::new(owned), server: Some(thread), ledger })
+    }
+
+    fn grouped(&self, size: u32) -> Result<Built> {
+        let (seat, world) = (self.net.seat().0, self.net.world());
+        let first = seat / size * size;
+        let group: Vec<Seat> = (first..(first + size).min(world)).map(Seat).collect();
+        let service = self.service();
+        let firsts = (0..world).step_by(size as usize).map(Seat).collect();
+        let (thread, ledger) = self.serve(&service, firsts)?;
+        let client =
+            (seat == first).then(|| Client::new(self.net.clone(), service, self.job.seed));
+        // What leaves the group is encoded by the codec; inside, contributions are summed as they are.
+        let mergers = [
+            self.exact_among(5, group.clone()),
+            self.exact_among(6, group),
+            self.exact(),
+        ];
+        let grouped = Grouped::new(client, mergers, self.net.clone());
+        Ok(Built { exchange: Box::new(grouped), server: Some(thread), ledger })
+    }
+}

@@ -1,0 +1,120 @@
+//! Groups around owners (Mamidala et al., 2018: MXNet-MPI; MXNet's KVStore merges so within a machine): contributions
+//! are summed inside a group; its first seat pushes the sum to the owners of the rows and pulls the model,
+//! which the group shares. Inside a group there is a barrier; between groups the gate decides.
+
+use super::{Agreed, Exchange, HandedIn, agreed, asks_block, local_loss, steps_of_all, sum};
+use crate::exchange::model_wire::{all_weights, put, zeros_like};
+use crate::exchange::served::{Asks, News};
+use crate::merge::Merger;
+use crate::net::Net;
+use crate::serve::Client;
+use starlings_core::{Block, Model, Result, Step};
+use starlings_learn::{Needs, Outcome};
+use std::sync::Arc;
+
+/// The block that carries what a group's first seat has heard.
+const NEWS: &str = "starlings.news";
+
+/// A seat of a group.
+pub struct Grouped {
+    /// Only the first seat of a group has one.
+    client: Option<Client>,
+    /// Sums of contributions inside the group.
+    group: Merger,
+    /// Exact sums inside the group.
+    within: Merger,
+    exact: Merger,
+    net: Arc<Net>,
+    asks: Asks,
+    votes: Agreed,
+    cut_at: u64,
+}
+
+impl Grouped {
+    /// From the client of a group's first seat, and mergers: of contributions inside the group, exact ones
+    /// inside the group, and exact ones of all.
+    #[must_use]
+    pub fn new(client: Option<Client>, mergers: [Merger; 3], net: Arc<Net>) -> Grouped {
+        let (asks, votes) = (Asks::default(), Agreed::default());
+        let [group, within, exact] = mergers;
+        Grouped { client, group, within, exact, net, asks, votes, cut_at: 0 }
+    }
+
+    /// The first seat's model and news become the group's. The others contribute zeros.
+    fn share(&mut self, news: News, model: &mut Model) -> Result<News> {
+        let own = all_weights(model);
+        let mut update = if self.client.is_some() { own } else { zeros_like(&own) };
+        let word = |at: Option<u64>| at.map_or(0, |at| at as i64 + 1);
+        let words = match self.client {
+            Some(_) => vec![word(news.stop_at), word(news.cut_at)],
+            None => vec![0, 0],
+        };
+        update.blocks.push(Block::counts(NEWS, words));
+        let merged = self.within.merge(update)?;
+        put(model, &merged);
+        let at = |word: i64| (word > 0).then(|| word as u64 - 1);
+        let words = merged.i64(NEWS);
+        Ok(News { stop_at: at(words[0]), cut_at: at(words[1]), slowest: 0 })
+    }
+}
+
+impl Exchange for Grouped {
+    fn open(&mut self, step: Step, _: &Needs, asks: Asks, model: &mut Model) -> Result<Agreed> {
+        self.asks = asks;
+        let mut news = News::default();
+        if let Some(client) = &mut self.client {
+            // What the members of the group wished after their last step, the first seat asks for.
+            let asks = Asks {
+                stop: asks.stop || self.votes.stop,
+                cut: asks.cut || self.votes.cut,
+                ..asks
+            };
+            news = client.pull(step, &Needs::All, asks, model)?;
+        }
+        let News { stop_at, cut_at, .. } = self.share(news, model)?;
+        let reached = |at: Option<u64>| at.is_some_and(|at| at <= step.0);
+        let cut = reached(cut_at.filter(|&at| at > self.cut_at));
+        Ok(Agreed { stop: reached(stop_at), cut, skip_to: None })
+    }
+
+    fn finish(&mut self, handed: HandedIn, _: &mut Model) -> Result<Outcome> {
+        let objective = local_loss(&handed.update);
+        let HandedIn { moment, mut update, .. } = handed;
+        update.blocks.push(asks_block(self.asks));
+        let mut merged = self.group.merge(update)?;
+        self.votes = agreed(merged.blocks.pop());
+        if let Some(client) = &mut self.client {
+            client.push(&moment, &merged, true)?;
+        }
+        Ok(Outcome { objective, ..Outcome::default() })
+    }
+
+    fn cut(&mut self, step: Step, model: &mut Model) -> Result<Step> {
+        let due = steps_of_all(&mut self.exact, &self.net, step)?;
+        let latest = due.iter().copied().max().map_or(step, Step);
+        if let Some(client) = &mut self.client {
+            client.pull_all(latest, due, model)?;
+        }
+        self.share(News::default(), model)?;
+        self.cut_at = self.cut_at.max(latest.0);
+        self.sum(vec![]).map(|_| latest)
+    }
+
+    fn sum(&mut self, numbers: Vec<f64>) -> Result<Vec<f64>> {
+        sum(&mut self.exact, numbers)
+    }
+
+    fn close(&mut self, step: Step) -> Result<()> {
+        self.client.as_ref().map_or(Ok(()), |client| client.finished(step))
+    }
+
+    fn bytes_raw(&self) -> u64 {
+        let pushed = self.client.as_ref().map_or(0, Client::bytes_raw);
+        let mergers = [&self.group, &self.within, &self.exact];
+        pushed + mergers.iter().map(|merger| merger.bytes_raw()).sum::<u64>()
+    }
+
+    fn replicated(&self) -> bool {
+        false
+    }
+}

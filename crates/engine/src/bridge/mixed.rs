@@ -1,0 +1,235 @@
+//! Neighbours mix their models after each step of their own: x ← Σ wⱼ xⱼ − step (Lian et al., 2017: D-PSGD; Li
+//! et al., 2015: MALT). Nobody sums over the flock. With a barrier a worker waits for the models of its
+//! neighbours; without one it mixes those that have come.
+
+use super::{Agreed, Exchange, HandedIn, agreed, asks_block, sum, unify};
+use crate::exchange::model_wire::{
+    add_scaled, put, read, squared_distance, weights, write, zeros_like,
+};
+use crate::exchange::served::Asks;
+use crate::merge::Merger;
+use crate::net::{Arrival, Net};
+use starlings_codec::Codec;
+use starlings_consistency::Blending;
+use starlings_core::{Deadline, Fault, Model, Result, Seat, Step, Update};
+use starlings_learn::{Learner, Needs, Outcome};
+use starlings_topology::Graph;
+use starlings_transport::{Header, Lane};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Distinguishes models of neighbours from other messages on the lane.
+const KIND: u8 = 8;
+
+/// Steps between two votes on stopping and on checkpoints.
+const VOTE_STEPS: u64 = 16;
+
+/// How neighbours mix.
+pub struct MixOptions {
+    /// Who mixes with whom.
+    pub graph: Arc<dyn Graph>,
+    /// How often, where that is controlled.
+    pub blending: Arc<Blending>,
+    /// How numbers travel.
+    pub codec: Arc<dyn Codec>,
+    /// Whether a worker waits for its neighbours.
+    pub waits: bool,
+    /// How long to wait for a neighbour that is alive but silent.
+    pub patience: Duration,
+}
+
+/// Models of neighbours, mixed.
+pub struct Mixed {
+    learner: Arc<dyn Learner>,
+    options: MixOptions,
+    net: Arc<Net>,
+    exact: Merger,
+    round: u64,
+    critical: f64,
+    asks: Asks,
+    agreed: Agreed,
+    bytes_raw: u64,
+    /// The newest model of each neighbour that has not been mixed yet.
+    visitors: BTreeMap<Seat, Update>,
+}
+
+impl Mixed {
+    /// From its options and a merger for exact sums.
+    #[must_use]
+    pub fn new(
+        learner: Arc<dyn Learner>,
+        options: MixOptions,
+        net: Arc<Net>,
+        exact: Merger,
+    ) -> Mixed {
+        Mixed {
+            learner,
+            options,
+            net,
+            exact,
+            round: 0,
+            critical: 0.0,
+            asks: Asks::default(),
+            agreed: Agreed::default(),
+            bytes_raw: 0,
+            visitors: BTreeMap::new(),
+        }
+    }
+
+    /// One round of mixing. Gives the squared distance that this worker's model moved.
+    fn mix(&mut self, model: &mut Model) -> Result<f64> {
+        let (seat, world, round) = (self.net.seat(), self.net.world(), self.round);
+        self.round += 1;
+        let own = weights(model);
+        let by = Deadline::after(self.options.patience);
+        let message = write([round, 0, 0], &own, &*self.options.codec);
+        for peer in self.options.graph.sends_to(seat, world, round) {
+            let header = Header { lane: Lane::Exchange, kind: KIND, step: Step(round), tag: 0 };
+            self.bytes_raw += own.bytes() as u64;
+            self.net.send(peer, header, &message, by)?;
+        }
+        let shares = self.options.graph.weights(seat, world, round);
+        if self.options.waits {
+            self.await_neighbours(&shares, &own, by)?;
+        } else {
+            self.take_arrived(&own)?;
+        }
+        let mixed = self.combine(&shares, &own);
+        let moved = squared_distance(&own, &mixed);
+        put(model, &mixed);
+        Ok(moved)
+    }
+
+    fn await_neighbours(
+        &mut self,
+        shares: &[(Seat, f64)],
+        own: &Update,
+        by: Deadline,
+    ) -> Result<()> {
+        let (seat, round) = (self.net.seat(), Step(self.round - 1));
+        for &(peer, _) in shares.iter().filter(|(peer, _)| *peer != seat) {
+            let wanted = |arrival: &Arrival| {
+                arrival.header.kind == KIND
+                    && arrival.from == peer
+                    && arrival.header.step == round
+            };
+            let host = self.net.host(peer).to_string();
+            let arrival = self
+                .net
+                .next(Lane::Exchange, wanted, by)
+                .map_err(|fault| fault.during(format!("waiting for the model of {peer} on {host}")))?;
+            self.welcome(&arrival, own)?;
+        }
+        Ok(())
+    }
+
+    fn take_arrived(&mut self, own: &Update) -> Result<()> {
+        let any = |arrival: &Arrival| arrival.header.kind == KIND;
+        while let Some(arrival) = self.net.try_next(Lane::Exchange, any)? {
+            self.welcome(&arrival, own)?;
+        }
+        Ok(())
+    }
+
+    fn welcome(&mut self, arrival: &Arrival, like: &Update) -> Result<()> {
+        let from = arrival.from;
+        let broken = |why: &str| {
+            let what = format!("{from} on {} sent {why}", self.net.host(from));
+            Fault::peer(Some(from), what)
+        };
+        let (_, model) = read(&arrival.payload, like, &*self.options.codec)
+            .map_err(|malformed| broken(malformed.0))?;
+        self.visitors.insert(from, model);
+        Ok(())
+    }
+
+    /// The weighted mean of what is there, in the order of seats.
+    fn combine(&mut self, shares: &[(Seat, f64)], own: &Update) -> Update {
+        let visitors = std::mem::take(&mut self.visitors);
+        let seat = self.net.seat();
+        let present = |peer: &Seat| *peer == seat || visitors.contains_key(peer);
+        let total: f64 =
+            shares.iter().filter(|(peer, _)| present(peer)).map(|(_, share)| share).sum();
+        // With all neighbours present the shares are what the graph says, to the bit.
+        let scale = if visitors.len() + 1 >= shares.len() { 1.0 } else { 1.0 / total };
+        let mut mixed = zeros_like(own);
+        for (peer, share) in shares {
+            let model = if *peer == seat { Some(own) } else { visitors.get(peer) };
+            if let Some(model) = model {
+                add_scaled(&mut mixed, share * scale, model);
+            }
+        }
+        mixed
+    }
+
+    /// Mixes until the models are close enough, where that is controlled.
+    fn settle(&mut self, steps: u64, stepped: f64, model: &mut Model) -> Result<()> {
+        let blending = self.options.blending.clone();
+        let Blending::Mixing(control) = &*blending else { return self.mix(model).map(|_| ()) };
+        let world = f64::from(self.net.world());
+        let mut rounds = 0;
+        loop {
+            let moved = self.mix(model)?;
+            rounds += 1;
+            let sums = sum(&mut self.exact, vec![moved, stepped])?;
+            let (distance, stepped) = ((sums[0] / world).sqrt(), (sums[1] / world).sqrt());
+            if rounds == 1 {
+                self.critical = control.critical(stepped, self.critical);
+            }
+            if !control.again(steps, rounds, distance, self.critical) {
+                return Ok(());
+            }
+        }
+    }
+
+    fn vote(&mut self, steps: u64) -> Result<()> {
+        if self.options.waits && steps.is_multiple_of(VOTE_STEPS) {
+            let votes = Update { blocks: vec![asks_block(self.asks)] };
+            self.agreed = agreed(self.exact.merge(votes)?.blocks.pop());
+        }
+        Ok(())
+    }
+}
+
+impl Exchange for Mixed {
+    fn open(&mut self, _: Step, _: &Needs, asks: Asks, _: &mut Model) -> Result<Agreed> {
+        self.asks = asks;
+        // Without a barrier everyone who is asked to stop does so where it is.
+        let alone = Agreed { stop: asks.stop, ..Agreed::default() };
+        Ok(if self.options.waits { std::mem::take(&mut self.agreed) } else { alone })
+    }
+
+    fn finish(&mut self, handed: HandedIn, model: &mut Model) -> Result<Outcome> {
+        let controlled = matches!(&*self.options.blending, Blending::Mixing(_));
+        let before = controlled.then(|| weights(model));
+        let moment = handed.alone();
+        let outcome = self.learner.apply(model, &handed.update, &moment)?;
+        let stepped = before.map_or(0.0, |before| squared_distance(&before, &weights(model)));
+        self.settle(moment.step.0 + 1, stepped, model)?;
+        self.vote(moment.step.0 + 1)?;
+        Ok(outcome)
+    }
+
+    fn cut(&mut self, step: Step, model: &mut Model) -> Result<Step> {
+        let step = super::latest(&mut self.exact, &self.net, step)?;
+        unify::to_mean(model, &mut self.exact, self.net.world())?;
+        Ok(step)
+    }
+
+    fn sum(&mut self, numbers: Vec<f64>) -> Result<Vec<f64>> {
+        sum(&mut self.exact, numbers)
+    }
+
+    fn close(&mut self, _: Step) -> Result<()> {
+        Ok(())
+    }
+
+    fn bytes_raw(&self) -> u64 {
+        self.bytes_raw + self.exact.bytes_raw()
+    }
+
+    fn replicated(&self) -> bool {
+        true
+    }
+}

@@ -1,0 +1,129 @@
+//! What a shard remembers of its readers: how old the model is that a worker's next contribution will come
+//! from, the rows it has read where a temper compares them with those of today, and which rows it reads at all.
+
+use super::pick::pick;
+use super::served::{Office, Wanted, WantedRows};
+use starlings_consistency::{Blending, Late, Temper};
+use starlings_core::{Body, Block, Model, Rows, Seat, Tensor, Update};
+use starlings_learn::Moment;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What is remembered of all readers.
+#[derive(Default)]
+pub(super) struct Reads {
+    /// Contributions applied so far.
+    applied: u64,
+    readers: BTreeMap<Seat, Reader>,
+    remembers: bool,
+}
+
+#[derive(Default)]
+struct Reader {
+    /// Contributions applied when this worker last read.
+    read_at: u64,
+    /// The rows as it read them.
+    rows: BTreeMap<String, BTreeMap<u32, Vec<f64>>>,
+    /// All rows that it has ever wanted.
+    wants: BTreeMap<String, Wants>,
+}
+
+enum Wants {
+    All,
+    Some(BTreeSet<u32>),
+}
+
+fn temper(blending: &Blending) -> Option<&dyn Temper> {
+    match blending {
+        Blending::Tempered(temper) => Some(&**temper),
+        _ => None,
+    }
+}
+
+impl Reads {
+    pub(super) fn new(blending: &Blending) -> Reads {
+        let remembers = temper(blending).is_some_and(Temper::remembers);
+        Reads { remembers, ..Reads::default() }
+    }
+
+    /// A contribution was applied, or a part of one.
+    pub(super) fn applied(&mut self, last: bool) {
+        self.applied += u64::from(last);
+    }
+
+    /// A worker reads rows now. `wanted` names what it will want to hear of from now on.
+    pub(super) fn read(&mut self, by: Seat, blocks: &[Block], wanted: Option<&Wanted>) {
+        let reader = self.readers.entry(by).or_default();
+        reader.read_at = self.applied;
+        for (name, rows) in wanted.into_iter().flatten() {
+            let wants = reader.wants.entry(name.clone()).or_insert(Wants::Some(BTreeSet::new()));
+            match (wants, rows) {
+                (wants, WantedRows::Owned) => *wants = Wants::All,
+                (Wants::Some(some), WantedRows::These(rows)) => some.extend(rows),
+                (Wants::All, WantedRows::These(_)) => {}
+            }
+        }
+        if self.remembers {
+            for block in blocks {
+                let Body::Rows(rows) = &block.body else { continue };
+                let Some(values) = rows.values.as_f64() else { continue };
+                let kept = reader.rows.entry(block.name.clone()).or_default();
+                for (&row, values) in rows.index.iter().zip(values.chunks(rows.width as usize)) {
+                    kept.insert(row, values.to_vec());
+                }
+            }
+        }
+    }
+
+    /// Those of the changed rows that a worker reads, in order; none where it never reads the tensor.
+    pub(super) fn readable(
+        &self,
+        by: Seat,
+        name: &str,
+        changed: &BTreeSet<u32>,
+    ) -> Option<Vec<u32>> {
+        match self.readers.get(&by)?.wants.get(name)? {
+            Wants::All => Some(changed.iter().copied().collect()),
+            Wants::Some(some) => Some(changed.intersection(some).copied().collect()),
+        }
+    }
+
+    /// A contribution as it should be applied, given how late it is.
+    pub(super) fn temper(
+        &self,
+        office: &Office,
+        (from, moment): (Seat, &Moment),
+        mut update: Update,
+        model: &Model,
+    ) -> Update {
+        let Some(temper) = temper(&office.blending) else { return update };
+        let reader = self.readers.get(&from);
+        let staleness = self.applied - reader.map_or(0, |reader| reader.read_at);
+        let world = office.pushers.len() as u32;
+        for block in &mut update.blocks {
+            let Body::Rows(rows) = &mut block.body else { continue };
+            let Some(tensor) = model.get(&block.name) else { continue };
+            let now = self.remembers.then(|| pick(tensor, rows.index.clone()));
+            let read = now.as_ref().map(|now| self.as_read(reader, &block.name, now, tensor));
+            let share = moment.rows.div_ceil(u64::from(world)).max(1);
+            let late =
+                Late { staleness, world, share, read: read.as_ref(), now: now.as_ref() };
+            temper.temper(rows, &late);
+        }
+        update
+    }
+
+    /// The same rows as the worker read them; rows that it never read are taken as they are.
+    fn as_read(&self, reader: Option<&Reader>, name: &str, now: &Rows, tensor: &Tensor) -> Rows {
+        let mut read = now.clone();
+        let width = tensor.width();
+        let kept = reader.and_then(|reader| reader.rows.get(name));
+        if let (Some(kept), starlings_core::Values::F64(values)) = (kept, &mut read.values) {
+            for (row, into) in now.index.iter().zip(values.chunks_mut(width.max(1))) {
+                if let Some(values) = kept.get(row) {
+                    into.copy_from_slice(values);
+                }
+            }
+        }
+        read
+    }
+}

@@ -1,0 +1,302 @@
+//! Packets: a part of a contribution as bytes that say themselves how they are to be read, since each
+//! contribution may choose another way. Whoever folds knows names and shapes; the packet adds the numbers.
+//!
+//! A part is one byte that names the way, four of length, and that many of numbers. Statistics (blocks that
+//! name no tensor) and integers always travel as they are.
+
+use super::columns;
+use super::cut::Part;
+use crate::choices::Carriage;
+use starlings_codec::{
+    Cheapest, Codec, Compressor, Facts, Into as Put, Malformed, Residuals, Shapes, Way, residuals,
+    sparse,
+};
+use starlings_core::{Block, Body, Factors, Kind, Rng, Rows, Update, Values};
+use std::sync::Arc;
+
+const NUMBERS: u8 = 0;
+const SQUEEZED: u8 = 1;
+const SPARSE: u8 = 2;
+const FACTORS: u8 = 3;
+
+/// Where a packet belongs; what its noise is drawn from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Place {
+    /// Which sum.
+    pub count: u64,
+    /// Which chunk.
+    pub chunk: usize,
+    /// Whether it is a total (or else a contribution).
+    pub total: bool,
+}
+
+/// Packs one seat's contributions, and remembers what was lost.
+pub struct Packer {
+    carriage: Carriage,
+    /// For numbers that travel as they are.
+    raw: Arc<dyn Codec>,
+    shapes: Arc<Shapes>,
+    contributions: Residuals,
+    totals: Residuals,
+    seed: u64,
+    seat: u64,
+    world: u32,
+    everyone: bool,
+}
+
+/// Who packs, and for whom.
+#[derive(Clone, Debug)]
+pub struct Address {
+    /// The job's seed.
+    pub seed: u64,
+    /// This seat's place in its group.
+    pub seat: u32,
+    /// Seats of the group.
+    pub world: u32,
+    /// Whether contributions go to everyone (or else to owners).
+    pub everyone: bool,
+}
+
+impl Packer {
+    /// A packer that has lost nothing yet.
+    #[must_use]
+    pub fn new(carriage: Carriage, shapes: Arc<Shapes>, address: &Address) -> Packer {
+        Packer {
+            carriage,
+            raw: crate::choices::raw(),
+            shapes,
+            contributions: Residuals::default(),
+            totals: Residuals::default(),
+            seed: address.seed,
+            seat: u64::from(address.seat),
+            world: address.world,
+            everyone: address.everyone,
+        }
+    }
+
+    /// Whether a total comes back other than it was packed.
+    #[must_use]
+    pub fn loses(&self) -> bool {
+        match &self.carriage {
+            Carriage::Contributions(_) => true,
+            Carriage::Numbers(codec) => codec.law() != starlings_codec::Law::Exact,
+            _ => false,
+        }
+    }
+
+    /// What was lost so far: of contributions, and of totals.
+    pub fn residuals(&mut self) -> [&mut Residuals; 2] {
+        [&mut self.contributions, &mut self.totals]
+    }
+
+    /// Appends the packet of a part.
+    pub fn pack(&mut self, update: &Update, part: &Part, place: Place, out: &mut Vec<u8>) {
+        let block = &update.blocks[part.block];
+        let at = out.len();
+        out.extend_from_slice(&[0; 5]);
+        out[at] = match (&self.carriage, &block.body) {
+            _ if !self.lossy(block) => self.plain(block, part, &*self.raw.clone(), out),
+            (Carriage::Contributions(compressor), _) => {
+                let compressor = compressor.clone();
+                self.squeeze(&*compressor, (block, part), place, out)
+            }
+            (Carriage::Numbers(codec), _) => self.plain(block, part, &*codec.clone(), out),
+            (Carriage::Auto(cheapest), _) => self.cheapest(&*cheapest.clone(), block, part, out),
+            _ => self.plain(block, part, &*self.raw.clone(), out),
+        };
+        let len = (out.len() - at - 5) as u32;
+        out[at + 1..at + 5].copy_from_slice(&len.to_le_bytes());
+    }
+
+    /// Whether a block is a tensor's, of floats: everything else travels as it is.
+    fn lossy(&self, block: &Block) -> bool {
+        let float = match &block.body {
+            Body::Dense(values) => values.kind() != Kind::I64,
+            Body::Rows(rows) => rows.values.kind() != Kind::I64,
+            Body::Factors(_) => true,
+        };
+        float && self.shapes.contains_key(&block.name)
+    }
+
+    fn plain(&self, block: &Block, part: &Part, codec: &dyn Codec, out: &mut Vec<u8>) -> u8 {
+        match &block.body {
+            Body::Dense(values) => {
+                let span = part.span(values.len());
+                codec.encode(values, span.start, span.end, out);
+            }
+            Body::Rows(rows) => {
+                codec.encode_rows(&rows.range(part.from as u32, part.to as u32), out);
+            }
+            Body::Factors(factors) => {
+                let both = [&factors.left[..], &factors.right[..]];
+                for number in both.into_iter().flatten() {
+                    out.extend_from_slice(&number.to_le_bytes());
+                }
+                return FACTORS;
+            }
+        }
+        NUMBERS
+    }
+
+    fn squeeze(
+        &mut self,
+        compressor: &dyn Compressor,
+        (block, part): (&Block, &Part),
+        place: Place,
+        out: &mut Vec<u8>,
+    ) -> u8 {
+        let key = [place.count, self.seat, place.chunk as u64, u64::from(place.total)];
+        let mut noise = Rng::named(self.seed, "codec", &key);
+        let residuals = if place.total { &mut self.totals } else { &mut self.contributions };
+        let name = block.name.as_str();
+        match &block.body {
+            Body::Dense(values) => {
+                let range = part.span(values.len());
+                let part = residuals::Part { block: name, from: range.start, values, range };
+                residuals.encode(compressor, part, &mut noise, out);
+            }
+            Body::Rows(rows) => {
+                let rows = rows.range(part.from as u32, part.to as u32);
+                let width = self.shapes.get(name).map_or(0, |shape| shape.1);
+                columns::encode(residuals, compressor, (name, &rows, width), &mut noise, out);
+            }
+            Body::Factors(_) => panic!("factors are multiplied out before they are compressed"),
+        }
+        SQUEEZED
+    }
+
+    fn cheapest(
+        &self,
+        cheapest: &dyn Cheapest,
+        block: &Block,
+        part: &Part,
+        out: &mut Vec<u8>,
+    ) -> u8 {
+        let (len, nonzero, factors) = match &block.body {
+            Body::Dense(values) => {
+                let span = part.span(values.len());
+                (span.len(), sparse::nonzero(values, span), None)
+            }
+            Body::Factors(factors) => {
+                let (rows, width) = (factors.rows as usize, factors.width as usize);
+                (rows * width, rows * width, Some((rows, width, factors.terms())))
+            }
+            // Rows are what the learner made of sparsity already.
+            Body::Rows(_) => return self.plain(block, part, &*self.raw, out),
+        };
+        let facts = Facts {
+            len,
+            nonzero,
+            factors,
+            width: 8,
+            world: self.world,
+            bytes_per_second: None,
+            everyone: self.everyone,
+        };
+        match (cheapest.choose(&facts), &block.body) {
+            (Way::Sparse, Body::Dense(values)) => {
+                sparse::encode(values, part.span(values.len()), out);
+                SPARSE
+            }
+            (Way::Dense | Way::Sparse, Body::Factors(factors)) => {
+                let mut matrix = vec![0.0; len];
+                factors.add_to(&mut matrix);
+                self.raw.encode(&Values::F64(matrix), 0, len, out);
+                NUMBERS
+            }
+            _ => self.plain(block, part, &*self.raw, out),
+        }
+    }
+
+    /// Adds a packet onto the part of `sum`, and gives what follows it.
+    ///
+    /// # Errors
+    /// When the bytes are no packet of that part.
+    pub fn unpack<'a>(
+        &self,
+        sum: &mut Update,
+        part: &Part,
+        bytes: &'a [u8],
+    ) -> Result<&'a [u8], Malformed> {
+        let (head, rest) = bytes.split_first_chunk::<5>().ok_or(Malformed("no packet"))?;
+        let len = u32::from_le_bytes([head[1], head[2], head[3], head[4]]) as usize;
+        let (mine, rest) = rest.split_at_checked(len).ok_or(Malformed("a packet too short"))?;
+        let block = &mut sum.blocks[part.block];
+        let lossy = self.lossy(block);
+        let shape = self.shapes.get(&block.name).copied();
+        match (&mut block.body, head[0]) {
+            (Body::Dense(values), FACTORS) => add_factors(values, shape, mine)?,
+            (Body::Dense(values), way) => {
+                let span = part.span(values.len());
+                self.unpack_dense(values, span, (way, lossy), mine)?;
+            }
+            (Body::Rows(rows), way) => {
+                let width = shape.map_or(0, |shape| shape.1);
+                let theirs = self.unpack_rows(rows, width, (way, lossy), mine)?;
+                let inside = part.from as u32..part.to as u32;
+                if theirs.index.iter().any(|row| !inside.contains(row)) {
+                    return Err(Malformed("a row outside its chunk"));
+                }
+                rows.fold(&theirs).map_err(|_| Malformed("rows of another table"))?;
+            }
+            (Body::Factors(_), _) => return Err(Malformed("a sum of factors is a matrix")),
+        }
+        Ok(rest)
+    }
+
+    fn unpack_dense(
+        &self,
+        values: &mut Values,
+        range: std::ops::Range<usize>,
+        (way, lossy): (u8, bool),
+        bytes: &[u8],
+    ) -> Result<(), Malformed> {
+        match (way, &self.carriage) {
+            (SPARSE, _) => sparse::decode(bytes, values, range, Put::Add),
+            (SQUEEZED, Carriage::Contributions(compressor)) if lossy => {
+                residuals::decode(&**compressor, bytes, values, range, Put::Add)
+            }
+            (NUMBERS, Carriage::Numbers(codec)) if lossy => {
+                codec.decode(bytes, values, range, Put::Add)
+            }
+            (NUMBERS, _) => self.raw.decode(bytes, values, range, Put::Add),
+            _ => Err(Malformed("an unknown way of packing")),
+        }
+    }
+
+    fn unpack_rows(
+        &self,
+        like: &Rows,
+        width: usize,
+        (way, lossy): (u8, bool),
+        bytes: &[u8],
+    ) -> Result<Rows, Malformed> {
+        match (way, &self.carriage) {
+            (SQUEEZED, Carriage::Contributions(compressor)) if lossy => {
+                columns::decode(&**compressor, bytes, like, width)
+            }
+            (NUMBERS, Carriage::Numbers(codec)) if lossy => codec.decode_rows(bytes, like),
+            (NUMBERS, _) => self.raw.decode_rows(bytes, like),
+            _ => Err(Malformed("an unknown way of packing rows")),
+        }
+    }
+}
+
+fn add_factors(
+    values: &mut Values,
+    shape: Option<(usize, usize)>,
+    bytes: &[u8],
+) -> Result<(), Malformed> {
+    let (rows, width) = shape.ok_or(Malformed("factors of no matrix"))?;
+    let Values::F64(matrix) = values else { return Err(Malformed("factors are f64")) };
+    let each = (rows + width) * 8;
+    if matrix.len() != rows * width || each == 0 || !bytes.len().is_multiple_of(each) {
+        return Err(Malformed("factors of another shape"));
+    }
+    let numbers: Vec<f64> =
+        bytes.as_chunks::<8>().0.iter().map(|bytes| f64::from_le_bytes(*bytes)).collect();
+    let (left, right) = numbers.split_at(bytes.len() / each * rows);
+    let (left, right) = (left.to_vec(), right.to_vec());
+    Factors { rows: rows as u32, width: width as u32, left, right }.add_to(matrix);
+    Ok(())
+}

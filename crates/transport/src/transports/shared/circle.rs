@@ -1,0 +1,295 @@
+//! Seats of one host that sum together. Each contributes in its own segment, and everybody reads there: what moves is
+//! one copy of the contribution into a slot that is still in the cache when peers fold it, and one write of the sum.
+//!
+//! Order of every sum, whatever its length: seat 0's number first, then those of the others in the order of seats, so
+//! all seats hold the same bits. Two ways, which differ in nothing but cost:
+//!
+//! - *flat*, for short sums and for two seats: everybody folds everything, and one wait is enough;
+//! - *sliced*, for long ones among three and more: each folds its slice of a chunk and the others copy it
+//!   (Rabenseifner's reduce-scatter and gather, ICCS 2004, with loads in place of messages).
+//!
+//! A chunk is posted while the one before it is folded. Its slot has a sequence, odd while it is written, which readers
+//! check before and after: a writer that came back from the dead is found, and its numbers are thrown away.
+
+use super::layout::{LINE, Port, SLOT_BYTES, SLOTS};
+use super::parts::{Numbers, NumbersMut, Parts};
+use super::segment::{Segment, View};
+use super::waiting::{Patience, Waiter, publish};
+use starlings_core::{Fault, Result};
+use std::sync::Arc;
+use std::sync::atomic::{Ordering, fence};
+
+/// What was found by measurement.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Tuning {
+    /// Bytes of a chunk, at most those of a slot.
+    pub chunk_bytes: usize,
+    /// Sums up to this are flat, whatever the number of seats.
+    pub flat_bytes_max: usize,
+    /// From this on sums are written around the caches.
+    pub streamed_from: usize,
+}
+
+impl Default for Tuning {
+    fn default() -> Tuning {
+        Tuning { chunk_bytes: 128 << 10, flat_bytes_max: 16 << 10, streamed_from: 4 << 20 }
+    }
+}
+
+/// The seats that sum together through shared memory, as one of them sees it.
+#[derive(Debug)]
+pub struct Circle {
+    mine: Arc<Segment>,
+    /// All of them in the order of seats, this one's own included.
+    views: Vec<View>,
+    me: usize,
+    port: Port,
+    waiter: Waiter,
+    tuning: Tuning,
+    /// Chunks of all sums so far.
+    begun: u64,
+    is_broken: bool,
+}
+
+impl Circle {
+    /// A circle of the seats whose segments are given, in the order of seats; `mine` is among them. Circles of the
+    /// same seats that are used at the same time have different ports. `cores` is how many this host has.
+    ///
+    /// # Panics
+    /// If `mine` is not among the views, or there is no such port.
+    #[must_use]
+    pub fn new(mine: Arc<Segment>, views: Vec<View>, port: usize, cores: usize) -> Circle {
+        let seat = mine.identity().seat;
+        let me = views.iter().position(|view| view.seat == seat);
+        let me = me.expect("a seat is in its own circle");
+        let waiter = Waiter::new(views.len() > cores);
+        let (port, tuning) = (Port::new(port), Tuning::default());
+        Circle { mine, views, me, port, waiter, tuning, begun: 0, is_broken: false }
+    }
+
+    /// Sums in another way than was found best here.
+    #[must_use]
+    pub fn tuned(mut self, tuning: Tuning) -> Circle {
+        let chunk_bytes = tuning.chunk_bytes.clamp(LINE, SLOT_BYTES) / LINE * LINE;
+        self.tuning = Tuning { chunk_bytes, ..tuning };
+        self
+    }
+
+    /// Sums contributions over all seats. Every seat calls it with the same kinds and lengths; contributions stay as
+    /// they are.
+    ///
+    /// # Errors
+    /// A peer that is late, lost, or sums something else. After it the circle is of no more use.
+    ///
+    /// # Panics
+    /// If contributions and totals differ in kind or length.
+    pub fn sum(
+        &mut self,
+        contributions: &[Numbers<'_>],
+        totals: &mut [NumbersMut<'_>],
+        patience: &Patience<'_>,
+    ) -> Result<()> {
+        if self.is_broken {
+            return Err(Fault::peer(None, "an earlier sum in shared memory failed"));
+        }
+        let Tuning { chunk_bytes, streamed_from, .. } = self.tuning;
+        let parts = Parts::cut(contributions, totals, chunk_bytes, streamed_from);
+        if self.views.len() == 1 {
+            (0..parts.chunks()).for_each(|chunk| {
+                parts.fold(chunk, parts.slice(chunk, 0, 1), &[std::ptr::null()], std::ptr::null_mut());
+            });
+            return Ok(());
+        }
+        let is_flat = (self.views.len() == 2 && std::env::var_os("SLICE2").is_none()) || parts.bytes <= self.tuning.flat_bytes_max;
+        let outcome = match is_flat {
+            true => self.flat(&parts, patience),
+            false => self.sliced(&parts, patience),
+        };
+        self.begun += parts.chunks() as u64;
+        self.is_broken = outcome.is_err();
+        outcome
+    }
+
+    fn flat(&mut self, parts: &Parts<'_>, patience: &Patience<'_>) -> Result<()> {
+        let chunks = parts.chunks();
+        for turn in 0..=chunks {
+            if turn < chunks {
+                self.post(parts, turn, false, patience)?;
+            }
+            if let Some(chunk) = turn.checked_sub(1) {
+                self.await_posted(parts, chunk, patience)?;
+                let whole = parts.slice(chunk, 0, 1);
+                parts.fold(chunk, whole, &self.contributions(chunk), std::ptr::null_mut());
+                self.check_unchanged(chunk, Port::sequence)?;
+                self.publish(Port::taken, chunk);
+            }
+        }
+        Ok(())
+    }
+
+    fn sliced(&mut self, parts: &Parts<'_>, patience: &Patience<'_>) -> Result<()> {
+        let chunks = parts.chunks();
+        for turn in 0..chunks + 2 {
+            if turn < chunks {
+                self.post(parts, turn, true, patience)?;
+            }
+            if let Some(chunk) = turn.checked_sub(1).filter(|&chunk| chunk < chunks) {
+                self.reduce(parts, chunk, patience)?;
+            }
+            if let Some(chunk) = turn.checked_sub(2) {
+                self.gather(parts, chunk, patience)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts a chunk of this seat's contribution into its slot, as soon as all have done with what was there.
+    fn post(
+        &mut self,
+        parts: &Parts<'_>,
+        chunk: usize,
+        is_sliced: bool,
+        patience: &Patience<'_>,
+    ) -> Result<()> {
+        let count = self.begun + chunk as u64;
+        if let Some(before) = (count + 1).checked_sub(SLOTS as u64) {
+            self.wait(Port::taken, before, "the use", patience)?;
+        }
+        let mapping = self.mine.mapping();
+        let sequence = mapping.long(self.port.sequence(count));
+        sequence.store(2 * count + 1, Ordering::Relaxed);
+        fence(Ordering::Release);
+        mapping.long(self.port.shape(count)).store(parts.shape, Ordering::Relaxed);
+        let slot = mapping.range_mut(self.port.contribution(count), SLOT_BYTES);
+        let whole = parts.slice(chunk, 0, 1);
+        if is_sliced {
+            // Nobody else folds this seat's own slice.
+            let own = parts.slice(chunk, self.me, self.views.len());
+            parts.post(chunk, whole.start..own.start, slot);
+            parts.post(chunk, own.end..whole.end, slot);
+        } else {
+            parts.post(chunk, whole, slot);
+        }
+        sequence.store(2 * count + 2, Ordering::Release);
+        self.publish(Port::posted, chunk);
+        Ok(())
+    }
+
+    /// Folds this seat's slice of a chunk, for itself and for the others.
+    fn reduce(&mut self, parts: &Parts<'_>, chunk: usize, patience: &Patience<'_>) -> Result<()> {
+        self.await_posted(parts, chunk, patience)?;
+        let count = self.begun + chunk as u64;
+        let mapping = self.mine.mapping();
+        let sequence = mapping.long(self.port.total_sequence(count));
+        sequence.store(2 * count + 1, Ordering::Relaxed);
+        fence(Ordering::Release);
+        let own = parts.slice(chunk, self.me, self.views.len());
+        let slot = mapping.range_mut(self.port.total(count), SLOT_BYTES);
+        parts.fold(chunk, own, &self.contributions(chunk), slot);
+        sequence.store(2 * count + 2, Ordering::Release);
+        self.check_unchanged(chunk, Port::sequence)?;
+        self.publish(Port::reduced, chunk);
+        Ok(())
+    }
+
+    /// Copies the slices that the others have folded.
+    fn gather(&mut self, parts: &Parts<'_>, chunk: usize, patience: &Patience<'_>) -> Result<()> {
+        let count = self.begun + chunk as u64;
+        // Begins with the next seat: all reading from the same one would wait for its memory.
+        let (me, seats) = (self.me, self.views.len());
+        for seat in (1..seats).map(|ahead| (me + ahead) % seats) {
+            self.wait_for(seat, Port::reduced, count + 1, "the slice", patience)?;
+            let place = self.port.total(count);
+            let slot = self.views[seat].mapping.range(place, SLOT_BYTES);
+            let slice = parts.slice(chunk, seat, seats);
+            parts.fold(chunk, slice, &[slot], std::ptr::null_mut());
+        }
+        self.check_unchanged(chunk, Port::total_sequence)?;
+        self.publish(Port::taken, chunk);
+        Ok(())
+    }
+
+    /// Where everybody's contribution to a chunk lies; null stands for this seat's own.
+    fn contributions(&self, chunk: usize) -> Vec<*const u8> {
+        let place = self.port.contribution(self.begun + chunk as u64);
+        let slot = |(seat, view): (usize, &View)| match seat == self.me {
+            true => std::ptr::null(),
+            false => view.mapping.range(place, SLOT_BYTES),
+        };
+        self.views.iter().enumerate().map(slot).collect()
+    }
+
+    fn await_posted(
+        &mut self,
+        parts: &Parts<'_>,
+        chunk: usize,
+        patience: &Patience<'_>,
+    ) -> Result<()> {
+        let count = self.begun + chunk as u64;
+        self.wait(Port::posted, count + 1, "the contribution", patience)?;
+        self.check_unchanged(chunk, Port::sequence)?;
+        let others = self.views.iter().enumerate().filter(|(seat, _)| *seat != self.me);
+        for (_, view) in others {
+            let shape = view.mapping.long(self.port.shape(count)).load(Ordering::Relaxed);
+            if shape != parts.shape {
+                let what = format!("{} sums other blocks than this worker", view.seat);
+                return Err(Fault::peer(Some(view.seat), what));
+            }
+        }
+        Ok(())
+    }
+
+    /// Slots must hold the chunk that they held when it was published: a writer that follows the protocol waits until
+    /// all have taken it.
+    fn check_unchanged(&self, chunk: usize, sequence: fn(Port, u64) -> usize) -> Result<()> {
+        // The loads of the numbers come before the load of the sequence.
+        fence(Ordering::Acquire);
+        let count = self.begun + chunk as u64;
+        let place = sequence(self.port, count);
+        let others = self.views.iter().enumerate().filter(|(seat, _)| *seat != self.me);
+        for (_, view) in others {
+            if view.mapping.long(place).load(Ordering::Acquire) != 2 * count + 2 {
+                let what = format!("{} rewrote its numbers while they were being summed", view.seat);
+                return Err(Fault::peer(Some(view.seat), what));
+            }
+        }
+        Ok(())
+    }
+
+    fn wait(
+        &mut self,
+        counter: fn(Port) -> usize,
+        wanted: u64,
+        what: &str,
+        patience: &Patience<'_>,
+    ) -> Result<()> {
+        let me = self.me;
+        (0..self.views.len())
+            .filter(|&seat| seat != me)
+            .try_for_each(|seat| self.wait_for(seat, counter, wanted, what, patience))
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "whom, what and until when of one wait")]
+    fn wait_for(
+        &mut self,
+        seat: usize,
+        counter: fn(Port) -> usize,
+        wanted: u64,
+        what: &str,
+        patience: &Patience<'_>,
+    ) -> Result<()> {
+        let asleep = self.mine.mapping().word(self.port.asleep());
+        let view = &self.views[seat];
+        let counter = view.mapping.word(counter(self.port));
+        // Counters are the low half of the count; they wrap around.
+        let waited = self.waiter.until(counter, wanted as u32, asleep, patience);
+        waited.map_err(|why| why.fault(view.seat, what))
+    }
+
+    fn publish(&self, counter: fn(Port) -> usize, chunk: usize) {
+        let value = (self.begun + chunk as u64 + 1) as u32;
+        let others = self.views.iter().enumerate().filter(|(seat, _)| *seat != self.me);
+        let sleepers = others.map(|(_, view)| view.mapping.word(self.port.asleep()));
+        publish(self.mine.mapping().word(counter(self.port)), value, sleepers);
+    }
+}

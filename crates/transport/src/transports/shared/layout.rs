@@ -1,0 +1,97 @@
+//! Where things lie in a segment. Pages that were never touched take no memory, so the layout is generous.
+//!
+//! ```text
+//! 0        identity: magic, layout, job, epoch, seat, nonce, bytes
+//! 4096     port 0 … port 15, each: counters and slot sequences (a page), contributions, totals
+//! then     the arena of shared buffers
+//! ```
+//!
+//! Everything that is written often has a cache line of its own.
+
+/// The page that says whose segment this is.
+pub(super) const IDENTITY_BYTES: usize = 4096;
+/// Sums that may be under way at the same time between the same seats, one in each port.
+pub const PORTS: usize = 16;
+/// Bytes of contributions in one slot: small enough that a slot is still in the owner's second-level cache when
+/// peers read it.
+pub(super) const SLOT_BYTES: usize = 2 << 20;
+/// Slots of a port: how many chunks a seat may be ahead of the slowest.
+pub(super) const SLOTS: usize = 4;
+/// Numbers begin at multiples of this within a slot, and slices end there.
+pub(super) const LINE: usize = 64;
+
+const PORT_HEAD_BYTES: usize = 4096;
+const PORT_BYTES: usize = PORT_HEAD_BYTES + 2 * SLOTS * SLOT_BYTES;
+/// Where the arena of shared buffers begins.
+pub(super) const ARENA: usize = IDENTITY_BYTES + PORTS * PORT_BYTES;
+
+/// The fields of the identity page.
+pub(super) mod identity {
+    pub(crate) const MAGIC: usize = 0;
+    pub(crate) const LAYOUT: usize = 8;
+    pub(crate) const JOB: usize = 16;
+    pub(crate) const EPOCH: usize = 24;
+    pub(crate) const SEAT: usize = 28;
+    pub(crate) const NONCE: usize = 32;
+    pub(crate) const BYTES: usize = 40;
+}
+
+/// The offsets of one port.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Port(usize);
+
+impl Port {
+    pub(super) fn new(index: usize) -> Port {
+        assert!(index < PORTS, "a segment has {PORTS} ports");
+        Port(IDENTITY_BYTES + index * PORT_BYTES)
+    }
+
+    /// How many chunks this seat has contributed.
+    pub(super) fn posted(self) -> usize {
+        self.0
+    }
+
+    /// How many chunks this seat has reduced its slice of.
+    pub(super) fn reduced(self) -> usize {
+        self.0 + LINE
+    }
+
+    /// How many chunks this seat has finished with, so that their slots may be used again.
+    pub(super) fn taken(self) -> usize {
+        self.0 + 2 * LINE
+    }
+
+    /// Whether this seat sleeps and wants to be woken.
+    pub(super) fn asleep(self) -> usize {
+        self.0 + 3 * LINE
+    }
+
+    /// The sequence of a slot of contributions; the digest of the sum's shape lies beside it.
+    pub(super) fn sequence(self, chunk: u64) -> usize {
+        self.0 + (4 + slot(chunk)) * LINE
+    }
+
+    /// The digest of the sum's shape, for a slot of contributions.
+    pub(super) fn shape(self, chunk: u64) -> usize {
+        self.sequence(chunk) + 8
+    }
+
+    /// The sequence of a slot of totals.
+    pub(super) fn total_sequence(self, chunk: u64) -> usize {
+        self.0 + (4 + SLOTS + slot(chunk)) * LINE
+    }
+
+    /// The numbers of a slot of contributions.
+    pub(super) fn contribution(self, chunk: u64) -> usize {
+        self.0 + PORT_HEAD_BYTES + slot(chunk) * SLOT_BYTES
+    }
+
+    /// The numbers of a slot of totals.
+    pub(super) fn total(self, chunk: u64) -> usize {
+        self.0 + PORT_HEAD_BYTES + (SLOTS + slot(chunk)) * SLOT_BYTES
+    }
+}
+
+fn slot(chunk: u64) -> usize {
+    (chunk % SLOTS as u64) as usize
+}

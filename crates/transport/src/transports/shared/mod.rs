@@ -1,0 +1,35 @@
+//! Sums between workers of one host through shared memory (`memfd` and `mmap`; futex with a short adaptive spin).
+//! Links still carry everything else, and carry this too where shared memory cannot be had.
+//!
+//! Rules that make it safe: a segment has one writer, and all others map it for reading only; a new epoch uses new
+//! segments; readers check a slot's sequence before and after they fold it; sums go from the contribution to another
+//! place, so that the contribution is still there when a sum fails. Nothing that a peer writes is ever taken for a
+//! length or an offset. Read [`circle`] first.
+
+mod circle;
+mod kernels;
+mod layout;
+mod mapping;
+mod parts;
+mod segment;
+mod waiting;
+
+pub use circle::{Circle, Tuning};
+pub use layout::PORTS;
+pub use parts::{Numbers, NumbersMut};
+pub use segment::{Identity, Offer, Segment, View};
+pub use waiting::Patience;
+
+use crate::TransportKind;
+use starlings_core::Entry;
+
+/// The catalogue's entry.
+pub(super) const ENTRY: Entry<TransportKind> = Entry {
+    name: "shared",
+    summary: "shared memory between workers of one host, for sums; links carry the rest",
+    reference: "Graham and Shipman, MPI Support for Multi-core Architectures: Optimized Shared Memory Collectives, EuroPVM/MPI 2008",
+    params: &[],
+    gives: &[],
+    needs: &[],
+    build: TransportKind::Shared,
+};

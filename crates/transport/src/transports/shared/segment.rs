@@ -1,0 +1,170 @@
+//! A seat's segment: anonymous memory (`memfd`) that its seat maps for writing and everybody else for reading. It is
+//! sealed before it is offered: it can neither shrink, which would let a reader be killed by the kernel, nor be
+//! mapped for writing once more.
+
+use super::layout::{ARENA, IDENTITY_BYTES, identity};
+use super::mapping::{Access, Mapping};
+use rustix::fd::{AsFd, AsRawFd, OwnedFd};
+use rustix::fs::{
+    MemfdFlags, Mode, OFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate,
+    memfd_create, open,
+};
+use serde::{Deserialize, Serialize};
+use starlings_core::{Epoch, Fault, JobId, Result, Seat};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+const MAGIC: u64 = u64::from_le_bytes(*b"STARSHM\x01");
+const LAYOUT: u64 = 1;
+/// Largest arena: beyond it a length in an offer is taken for damage.
+const ARENA_BYTES_MAX: usize = 1 << 40;
+
+/// Whose segment it is. A segment with another identity than the expected one is refused.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Identity {
+    /// The job.
+    pub job: JobId,
+    /// The period with a fixed member list; a new one uses new segments.
+    pub epoch: Epoch,
+    /// The seat that owns it and alone writes it.
+    pub seat: Seat,
+    /// A random number that only the owner's peers are told: a descriptor that was closed and used again for
+    /// something else does not have it.
+    pub nonce: u64,
+}
+
+/// What a seat tells its peers over their links, so that they find its segment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Offer {
+    /// The process.
+    pub pid: u32,
+    /// The descriptor in it.
+    pub descriptor: i32,
+    /// Length.
+    pub bytes: u64,
+    /// Whose it is.
+    pub identity: Identity,
+}
+
+/// The segment of this seat.
+#[derive(Debug)]
+pub struct Segment {
+    file: OwnedFd,
+    mapping: Arc<Mapping>,
+    identity: Identity,
+    /// Bytes of the arena that shared buffers have taken.
+    pub(super) arena_taken: AtomicUsize,
+}
+
+/// Another seat's segment, for reading.
+#[derive(Clone, Debug)]
+pub struct View {
+    pub(super) mapping: Arc<Mapping>,
+    pub(super) seat: Seat,
+}
+
+impl Segment {
+    /// Makes a segment with room for shared buffers of `arena_bytes` together. Memory is taken when it is touched.
+    ///
+    /// # Errors
+    /// When the machine has no memory files or no room in its tables.
+    pub fn new(identity: Identity, arena_bytes: usize) -> Result<Segment> {
+        Segment::make(identity, arena_bytes)
+            .map_err(|why| Fault::machine(format!("cannot make shared memory: {why}")))
+    }
+
+    fn make(identity: Identity, arena_bytes: usize) -> std::io::Result<Segment> {
+        let bytes = ARENA + arena_bytes.min(ARENA_BYTES_MAX).next_multiple_of(4096);
+        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+        let file = memfd_create("starlings", flags)?;
+        ftruncate(&file, bytes as u64)?;
+        let mapping = Mapping::of(&file, bytes, Access::Write)?;
+        let write = |offset, value| mapping.long(offset).store(value, Ordering::Relaxed);
+        write(identity::MAGIC, MAGIC);
+        write(identity::LAYOUT, LAYOUT);
+        write(identity::JOB, identity.job.0);
+        mapping.word(identity::EPOCH).store(identity.epoch.0, Ordering::Relaxed);
+        mapping.word(identity::SEAT).store(identity.seat.0, Ordering::Relaxed);
+        write(identity::NONCE, identity.nonce);
+        write(identity::BYTES, bytes as u64);
+        let still = SealFlags::SHRINK | SealFlags::GROW | SealFlags::FUTURE_WRITE | SealFlags::SEAL;
+        fcntl_add_seals(&file, still)?;
+        let arena_taken = AtomicUsize::new(0);
+        Ok(Segment { file, mapping: Arc::new(mapping), identity, arena_taken })
+    }
+
+    /// What peers in other processes need.
+    #[must_use]
+    pub fn offer(&self) -> Offer {
+        Offer {
+            pid: std::process::id(),
+            descriptor: self.file.as_raw_fd(),
+            bytes: self.mapping.bytes() as u64,
+            identity: self.identity,
+        }
+    }
+
+    /// The segment as peers in this process read it: through the same mapping.
+    #[must_use]
+    pub fn view(&self) -> View {
+        View { mapping: self.mapping.clone(), seat: self.identity.seat }
+    }
+
+    /// Whose it is.
+    #[must_use]
+    pub fn identity(&self) -> Identity {
+        self.identity
+    }
+
+    pub(super) fn mapping(&self) -> &Arc<Mapping> {
+        &self.mapping
+    }
+}
+
+impl View {
+    /// Maps the segment of a peer on this host for reading.
+    ///
+    /// # Errors
+    /// A peer elsewhere or of another user, or a file that is not what was offered. None of it is grave: the links
+    /// still carry everything.
+    pub fn open(offer: &Offer) -> Result<View> {
+        let path = format!("/proc/{}/fd/{}", offer.pid, offer.descriptor);
+        let file = open(path, OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK, Mode::empty());
+        let seat = offer.identity.seat;
+        let refuse = |why: String| Fault::peer(Some(seat), format!("no shared memory: {why}"));
+        let file = file.map_err(|why| refuse(format!("cannot open it: {why}")))?;
+        View::of_file(&file, offer).map_err(refuse)
+    }
+
+    /// Checks before anything is touched: the kernel's word on length and seals, then the owner's on the rest.
+    pub(super) fn of_file(file: impl AsFd, offer: &Offer) -> Result<View, String> {
+        let file = file.as_fd();
+        let seals = fcntl_get_seals(file).map_err(|_| "it is no memory file".to_string())?;
+        if !seals.contains(SealFlags::SHRINK | SealFlags::FUTURE_WRITE) {
+            return Err("it is not sealed".to_string());
+        }
+        let length = fstat(file).map_err(|why| why.to_string())?.st_size as u64;
+        let bytes = usize::try_from(length).unwrap_or(0);
+        if length != offer.bytes || !(ARENA..=ARENA + ARENA_BYTES_MAX).contains(&bytes) {
+            return Err(format!("it has {length} bytes instead of {}", offer.bytes));
+        }
+        let mapping = Mapping::of(file, bytes, Access::Read).map_err(|why| why.to_string())?;
+        if identity_of(&mapping) != Some((offer.identity, length)) {
+            return Err("it is of another layout, job, epoch or seat".to_string());
+        }
+        Ok(View { mapping: Arc::new(mapping), seat: offer.identity.seat })
+    }
+}
+
+fn identity_of(mapping: &Mapping) -> Option<(Identity, u64)> {
+    assert!(mapping.bytes() >= IDENTITY_BYTES, "checked before it was mapped");
+    let read = |offset| mapping.long(offset).load(Ordering::Relaxed);
+    let known = read(identity::MAGIC) == MAGIC && read(identity::LAYOUT) == LAYOUT;
+    let identity = Identity {
+        job: JobId(read(identity::JOB)),
+        epoch: Epoch(mapping.word(identity::EPOCH).load(Ordering::Relaxed)),
+        seat: Seat(mapping.word(identity::SEAT).load(Ordering::Relaxed)),
+        nonce: read(identity::NONCE),
+    };
+    known.then_some((identity, read(identity::BYTES)))
+}

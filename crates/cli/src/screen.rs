@@ -3,14 +3,17 @@
 
 use crate::output::{complain, say};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use starlings::observe::{Plain, Progress, remark, to_line};
-use starlings::{Event, Observer};
+use starlings::observe::{Plain, Progress, chrome_trace, remark, to_line};
+use starlings::{Event, Observer, Seat, Span};
 use std::io::IsTerminal;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 /// Shows a run's events.
-pub(crate) struct Screen(Mutex<Kind>);
+pub(crate) struct Screen {
+    kind: Mutex<Kind>,
+    traces: Mutex<Vec<(Seat, Vec<Span>)>>,
+}
 
 enum Kind {
     Json,
@@ -26,12 +29,19 @@ impl Screen {
             false if std::io::stderr().is_terminal() => Kind::Bar(spinner(), Progress::new()),
             false => Kind::Lines(Plain::new()),
         };
-        Screen(Mutex::new(kind))
+        Screen { kind: Mutex::new(kind), traces: Mutex::default() }
+    }
+
+    /// What the workers did when, as far as they have told.
+    pub(crate) fn trace(&self) -> String {
+        let mut traces = self.traces.lock().unwrap_or_else(PoisonError::into_inner);
+        traces.sort_by_key(|(rank, _)| *rank);
+        chrome_trace(&traces)
     }
 
     /// Takes the bar away: what follows is a result or a fault.
     pub(crate) fn clear(&self) {
-        if let Kind::Bar(bar, _) = &*self.0.lock().unwrap_or_else(PoisonError::into_inner) {
+        if let Kind::Bar(bar, _) = &*self.kind.lock().unwrap_or_else(PoisonError::into_inner) {
             bar.finish_and_clear();
         }
     }
@@ -39,7 +49,12 @@ impl Screen {
 
 impl Observer for Screen {
     fn on(&self, event: Event) {
-        match &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner) {
+        // A trace goes to its file, not to the screen.
+        if let Event::Trace { rank, spans } = event {
+            let mut traces = self.traces.lock().unwrap_or_else(PoisonError::into_inner);
+            return traces.push((rank, spans));
+        }
+        match &mut *self.kind.lock().unwrap_or_else(PoisonError::into_inner) {
             // A standard output that cannot be written must not end the training: the model is worth more.
             Kind::Json => drop(say(&(to_line(&event) + "\n"))),
             Kind::Lines(plain) => {
@@ -72,7 +87,7 @@ fn show(bar: &ProgressBar, progress: &mut Progress, event: &Event) {
             bar.println(remark(event).unwrap_or_default());
         }
         // Where workers sit is worth a line only when something goes wrong, and then the fault tells it.
-        Event::Worker { .. } | Event::Report(_) => {}
+        Event::Worker { .. } | Event::Trace { .. } | Event::Report(_) => {}
         Event::Waiting { .. } => bar.set_message(progress.line()),
         Event::Fault(_) | Event::Checkpoint { .. } => {
             bar.println(remark(event).unwrap_or_default())

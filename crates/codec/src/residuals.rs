@@ -195,11 +195,12 @@ impl Residuals {
         let same = |it: &Values| it.kind() == residual.kind() && it.len() == residual.len();
         let velocity = velocity.filter(same);
         let velocity = velocity.unwrap_or(Values::zeros(residual.kind(), 0));
+        // Neither can be ours.
+        let Some(end) = from.checked_add(residual.len()) else { return };
         if residual.kind() == Kind::I64 {
             return;
         }
         let parts = self.dense.entry(block.to_string()).or_default();
-        let end = from + residual.len();
         let other = Held { residual, velocity };
         // Bit for bit where nothing is held yet: adding 0 would turn a negative zero positive.
         if !parts.range(..end).any(|(&at, held)| at + held.residual.len() > from) {

@@ -89,8 +89,43 @@ pub enum Event {
         /// Its size.
         bytes: u64,
     },
+    /// What a worker did when; told at the end, if the job asks for it.
+    Trace {
+        /// Its rank.
+        rank: Seat,
+        /// What it did, in the order of beginning.
+        spans: Vec<Span>,
+    },
     /// The last event.
     Report(Box<Report>),
+}
+
+/// Something that took time.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Span {
+    /// `work` is what the worker itself does, `wire` what is sent and summed beside it.
+    pub lane: String,
+    /// What was done.
+    pub name: String,
+    /// In which step.
+    pub step: Step,
+    /// When it began, in microseconds of the host's clock.
+    pub from: u64,
+    /// When it ended.
+    pub to: u64,
+}
+
+/// How long a worker spent on what, in seconds.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct Pace {
+    /// Its rank.
+    pub rank: Seat,
+    /// Computing contributions.
+    pub computation: f64,
+    /// Waiting to be admitted to a step.
+    pub gate: f64,
+    /// Exchanging what was computed.
+    pub merge: f64,
 }
 
 /// Who failed, where and in which phase.
@@ -163,4 +198,10 @@ pub struct Report {
     pub digest: String,
     /// Largest lead any worker had over the slowest, in steps.
     pub lead_max: u64,
+    /// Contributions that came too late to count.
+    pub dropped: u64,
+    /// How long each worker spent on what.
+    pub paces: Vec<Pace>,
+    /// Workers that held the others up, each with the phase it was slow in.
+    pub stragglers: Vec<String>,
 }

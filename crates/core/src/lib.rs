@@ -15,7 +15,7 @@ mod random;
 pub use block::{Block, Body, Factors, FoldError, Kind, Rows, Update, Values};
 pub use catalogue::{Ability, Card, Entry};
 pub use clock::Deadline;
-pub use event::{Event, FaultReport, Report};
+pub use event::{Event, FaultReport, Pace, Report, Span};
 pub use fault::{Blame, Fault, Result};
 pub use ids::{Epoch, JobId, Seat, Shard, Step};
 pub use model::{Model, Role, Tensor};

@@ -156,6 +156,12 @@ impl Dealer {
         Dealer { holding, seed, batch: batch.max(1), order: None }
     }
 
+    /// A dealer of the same mini-batches from other shards.
+    #[must_use]
+    pub fn with(&self, holding: Holding) -> Dealer {
+        Dealer { holding, seed: self.seed, batch: self.batch, order: None }
+    }
+
     /// What it deals from.
     #[must_use]
     pub fn holding(&self) -> &Holding {

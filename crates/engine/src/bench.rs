@@ -5,6 +5,7 @@ use crate::launch::flock::call;
 use crate::launch::processes::with_children;
 use crate::launch::threads::nets;
 use crate::merge::{MergeOptions, Merger};
+use crate::neighbours::Neighbours;
 use crate::net::Net;
 use crate::node::Order;
 use serde::{Deserialize, Serialize};
@@ -27,6 +28,9 @@ pub struct AllReduce {
     pub repeats: u32,
     /// The topology's name, with its defaults.
     pub topology: String,
+    /// `shared`, or another transport's name to do without shared memory; chosen by itself where it is not said.
+    #[serde(default)]
+    pub transport: Option<String>,
 }
 
 /// How long it took.
@@ -40,6 +44,8 @@ pub struct Timing {
     pub launcher: String,
     /// The topology.
     pub topology: String,
+    /// What carried the sums.
+    pub transport: String,
     /// Timed sums.
     pub repeats: u32,
     /// Median seconds of a sum.
@@ -52,6 +58,19 @@ pub struct Timing {
 
 const WARM_UP: u32 = 2;
 
+/// What one worker has measured.
+#[derive(Default, Serialize, Deserialize)]
+pub(crate) struct Measured {
+    seconds: Vec<f64>,
+    /// Empty where links carried the sums.
+    transport: String,
+}
+
+/// What links between workers of a launcher are made of.
+fn links_of(launcher: &str) -> &'static str {
+    if launcher == "threads" { "memory" } else { "tcp" }
+}
+
 impl AllReduce {
     /// Measures with workers of a launcher (`threads` or `processes`).
     ///
@@ -59,7 +78,8 @@ impl AllReduce {
     /// An unknown launcher or topology, or a lost worker.
     pub fn measure(&self, launcher: &str, program: Option<&Path>) -> Result<Timing> {
         summing(&self.topology, "")?;
-        let mut seconds = match launcher {
+        self.check_transport(launcher)?;
+        let Measured { mut seconds, transport } = match launcher {
             "threads" => self.on_threads()?,
             "processes" => self.on_processes(program)?,
             other => {
@@ -74,6 +94,7 @@ impl AllReduce {
             bytes: self.bytes,
             launcher: launcher.to_string(),
             topology: self.topology.clone(),
+            transport: if transport.is_empty() { links_of(launcher).to_string() } else { transport },
             repeats: self.repeats,
             median_seconds,
             min_seconds: seconds[0],
@@ -81,11 +102,31 @@ impl AllReduce {
         })
     }
 
+    /// Shared memory, or what links of this launcher are made of.
+    fn check_transport(&self, launcher: &str) -> Result<()> {
+        let known = ["shared", links_of(launcher)];
+        match self.transport.as_deref() {
+            Some(word) if !known.contains(&word) => {
+                let what = format!("the launcher '{launcher}' has no transport '{word}'");
+                Err(Fault::caller(what).hint(suggestion(word, &known)))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// One worker's part: sums, checks the sum, and gives the seconds of each timed one.
-    pub(crate) fn run(&self, net: &Arc<Net>) -> Result<Vec<f64>> {
+    pub(crate) fn run(&self, net: &Arc<Net>, neighbours: &Neighbours) -> Result<Measured> {
         let topology = summing(&self.topology, "")?;
         let options = MergeOptions::exact(1, net, topology, Duration::from_secs(120));
-        let mut merger = Merger::new(net.clone(), options);
+        let shared = match self.transport.as_deref() {
+            None | Some("shared") => neighbours.sum(options.kind, &options.group),
+            Some(_) => None,
+        };
+        let transport = shared.as_ref().map(|_| "shared".to_string());
+        if transport.is_none() && self.transport.as_deref() == Some("shared") && net.world() > 1 {
+            return Err(Fault::machine("these workers have no memory in common"));
+        }
+        let mut merger = Merger::new(net.clone(), options).through(shared);
         let count = (self.bytes / 4).max(1) as usize;
         let mine = (net.seat().0 + 1) as f32;
         let world = net.world() as f32;
@@ -108,35 +149,38 @@ impl AllReduce {
             }
             values.fill(mine);
         }
-        Ok(seconds)
+        Ok(Measured { seconds, transport: transport.unwrap_or_default() })
     }
 
-    fn on_threads(&self) -> Result<Vec<f64>> {
+    fn on_threads(&self) -> Result<Measured> {
         let nets: Vec<Arc<Net>> = nets(self.workers)?.into_iter().map(Arc::new).collect();
-        let results: Vec<Result<Vec<f64>>> = std::thread::scope(|scope| {
-            let workers: Vec<_> = nets.iter().map(|net| scope.spawn(|| self.run(net))).collect();
+        let neighbours = Neighbours::of_threads(self.workers);
+        let results: Vec<Result<Measured>> = std::thread::scope(|scope| {
+            let pairs = nets.iter().zip(&neighbours);
+            let workers: Vec<_> =
+                pairs.map(|(net, near)| scope.spawn(move || self.run(net, near))).collect();
             let lost = |_| Err(Fault::machine("a worker panicked"));
             workers.into_iter().map(|worker| worker.join().unwrap_or_else(lost)).collect()
         });
-        results.into_iter().reduce(|first, next| next.and(first)).unwrap_or(Ok(Vec::new()))
+        results.into_iter().reduce(|first, next| next.and(first)).unwrap_or_else(|| Ok(Measured::default()))
     }
 
-    fn on_processes(&self, program: Option<&Path>) -> Result<Vec<f64>> {
+    fn on_processes(&self, program: Option<&Path>) -> Result<Measured> {
         with_children(program, self.workers, |address, ticket, watch| {
             let control = call(address, ticket)?;
             let job = serde_json::to_string(&Order::AllReduce(self.clone()))
                 .map_err(|error| Fault::machine(error.to_string()))?;
             let submit = FromClient::Submit { job, workers: self.workers, survey: None };
             control.send(&Message::FromClient(submit), Deadline::after_ms(10_000))?;
-            let mut seconds = None;
+            let mut measured = None;
             loop {
                 match control.receive(Deadline::after_ms(100))? {
                     Some(Message::ToClient(ToClient::Model(bytes))) => {
-                        seconds = serde_json::from_slice(&bytes.0).ok();
+                        measured = serde_json::from_slice(&bytes.0).ok();
                     }
                     Some(Message::ToClient(ToClient::Done)) => {
                         let missing = || Fault::peer(None, "rank 0 sent no figures");
-                        return seconds.ok_or_else(missing);
+                        return measured.ok_or_else(missing);
                     }
                     Some(Message::ToClient(ToClient::Failed { blame, message, .. })) => {
                         return Err(Fault::new(blame, message));

@@ -1,7 +1,7 @@
 //! The choices of a job, built from the catalogues and checked against each other.
 
 use crate::compat;
-use crate::job::{Choice, Job};
+use crate::job::{Choice, Deal, Fold, Job};
 use crate::rules::{RULES, Rule};
 use starlings_codec::{CODECS, Cheapest, Codec, Compressor, Rounds, Scheme};
 use starlings_consistency::{Blending, CONSISTENCIES, Consistency, Gate};
@@ -93,10 +93,25 @@ impl Choices {
         let served = gives(&topology_card, Ability::Served)
             && gives(&learner_card, Ability::RowWise)
             && gives(&codec_card, Ability::OneWay)
-            && !matches!(blend, Blending::Local(_));
+            && !matches!(scheme, Scheme::Factors | Scheme::Auto(_))
+            && !matches!(blend, Blending::Local(_))
+            && job.fold == Fold::Plain;
         let chosen = [learner_card, plan_card, topology_card, gate_card, codec_card];
         compat::check(&chosen, &offers())?;
         let (layout, sums) = laid_out(form)?;
+        let whole = chosen[1].gives.contains(&Ability::WholeModel);
+        if job.deal == Deal::Speed && !(whole && gate.lead_max() == Some(0)) {
+            return Err(Fault::caller("deal = \"speed\" needs workers that finish a step together, each with the whole model")
+                .hint("choose consistency 'bsp' and plan 'data-parallel'; without a barrier fast workers run ahead anyway"));
+        }
+        if job.fold == Fold::Reproducible {
+            let plain = matches!(blend, Blending::Plain) && gate.lead_max() == Some(0);
+            let exact = chosen[4].gives.contains(&Ability::Lossless);
+            if !(plain && exact && whole && matches!(layout, Layout::Sum)) {
+                return Err(Fault::caller("the reproducible fold needs one exact sum of all shards")
+                    .hint("choose consistency 'bsp', codec 'raw', plan 'data-parallel' and a topology that sums, or fold = \"plain\""));
+            }
+        }
         Ok(Choices {
             learner: learner.into(),
             params,
@@ -272,29 +287,4 @@ pub fn offers() -> Vec<Card> {
     cards.extend(CONSISTENCIES.iter().map(|entry| entry.card("consistency")));
     cards.extend(CODECS.iter().map(|entry| entry.card("codec")));
     cards
-}
-
-/// The table of all combinations: one line each, `yes` or the reason why not.
-#[must_use]
-pub fn combinations() -> Vec<(Vec<String>, Result<()>)> {
-    let cards = offers();
-    let family = |name: &str| -> Vec<Card> {
-        cards.iter().filter(|card| card.family == name).cloned().collect()
-    };
-    let mut rows = vec![Vec::new()];
-    for name in ["learner", "plan", "topology", "consistency", "codec"] {
-        let choices = family(name);
-        rows = rows
-            .into_iter()
-            .flat_map(|row: Vec<Card>| {
-                choices.iter().map(move |card| [row.clone(), vec![card.clone()]].concat())
-            })
-            .collect();
-    }
-    rows.into_iter()
-        .map(|row| {
-            let verdict = compat::check(&row, &cards);
-            (row.into_iter().map(|card| card.name).collect(), verdict)
-        })
-        .collect()
 }

@@ -1,9 +1,11 @@
 //! The clock of one worker: times the run, knows the phase it is in, and tells observers. Step events come
 //! at most twenty times a second, and only from seat 0, which speaks for all under a barrier.
 
+use crate::trace::{Tracer, microseconds};
 use crate::walk::Walk;
-use starlings_core::{Event, Fault, Seat, Step};
+use starlings_core::{Event, Fault, Pace, Seat, Step};
 use starlings_learn::Outcome;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -38,6 +40,13 @@ impl Whereabouts {
     }
 }
 
+/// Waiting to be admitted to a step.
+pub const GATE: &str = "the gate";
+/// Computing a contribution.
+pub const COMPUTATION: &str = "computation";
+/// Exchanging it.
+pub const MERGE: &str = "the merge";
+
 const STEP_EVENTS_GAP: Duration = Duration::from_millis(50);
 
 /// Times a worker's run and tells of it.
@@ -50,12 +59,23 @@ pub struct Clock {
     pass_sum: f64,
     pass_count: u64,
     iterations: u64,
+    tracer: Tracer,
+    /// The phase under way, since when, and what others took.
+    phase: Option<(&'static str, Step, Instant, u64)>,
+    spent: BTreeMap<&'static str, f64>,
+    /// Seconds of the last computation.
+    computation: f64,
 }
 
 impl Clock {
     /// A clock that starts now.
     #[must_use]
-    pub fn start(seat: Seat, observer: Arc<dyn Observer>, whereabouts: Whereabouts) -> Clock {
+    pub fn start(
+        seat: Seat,
+        observer: Arc<dyn Observer>,
+        whereabouts: Whereabouts,
+        tracer: Tracer,
+    ) -> Clock {
         Clock {
             seat,
             observer,
@@ -65,12 +85,17 @@ impl Clock {
             pass_sum: 0.0,
             pass_count: 0,
             iterations: 0,
+            tracer,
+            phase: None,
+            spent: BTreeMap::new(),
+            computation: 0.0,
         }
     }
 
     /// Starts anew: loading is over, training begins.
     pub fn restart(&mut self) {
         self.begun = now();
+        self.spent.clear();
     }
 
     /// Seconds since the start.
@@ -80,8 +105,37 @@ impl Clock {
     }
 
     /// A new phase of a step.
-    pub fn enter(&self, phase: &str, step: Step) {
+    pub fn enter(&mut self, phase: &'static str, step: Step) {
+        let now = now();
+        if let Some((before, step, since, from)) = self.phase.take() {
+            let seconds = (now - since).as_secs_f64();
+            *self.spent.entry(before).or_default() += seconds;
+            if before == COMPUTATION {
+                self.computation = seconds;
+            }
+            self.tracer.ends("work", before, step, from);
+        }
+        let from = if self.tracer.is_on() { microseconds() } else { 0 };
+        self.phase = Some((phase, step, now, from));
         self.whereabouts.set(phase, step);
+    }
+
+    /// Seconds of the last computation that is over.
+    #[must_use]
+    pub fn last_computation(&self) -> f64 {
+        self.computation
+    }
+
+    /// How long this worker has spent on what.
+    #[must_use]
+    pub fn pace(&self) -> Pace {
+        let spent = |phase: &str| self.spent.get(phase).copied().unwrap_or(0.0);
+        Pace {
+            rank: self.seat,
+            computation: spent(COMPUTATION),
+            gate: spent(GATE),
+            merge: spent(MERGE),
+        }
     }
 
     /// Says in a fault what was being done.

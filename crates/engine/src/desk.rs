@@ -2,19 +2,21 @@
 //! after the last.
 
 use crate::bridge::{Built, Exchange, Plans};
-use crate::choices::{Choices, raw};
+use crate::choices::{Carriage, Choices, raw};
 use crate::clock::{Clock, Observer, Whereabouts, process_cpu_seconds};
-use crate::job::{EPOCHS_DEFAULT, Job};
+use crate::job::{EPOCHS_DEFAULT, Fold, Job};
 use crate::keeper::{Keeper, Resumed};
 use crate::net::Net;
+use crate::redeal::Redeal;
 use crate::serve::Ledger;
 use crate::stop::Stop;
+use crate::trace::Tracer;
 use crate::walk::Walk;
 use crate::wiring::StageWires;
 use serde::{Deserialize, Serialize};
 use starlings_consistency::Blending;
-use starlings_core::{Deadline, Event, Fault, Model, Result, Role, Seat, Step};
-use starlings_data::{Dealer, Holding};
+use starlings_core::{Deadline, Event, Fault, Model, Pace, Result, Role, Seat, Step};
+use starlings_data::{Batch, Dealer, Holding, Slice};
 use starlings_learn::{
     Appetite, Facts, Grade, Learner, Memory, Moment, NoWires, Outbox, Place, Wires, Work,
 };
@@ -48,6 +50,8 @@ pub struct Setup<'a> {
     pub resumed: Option<Resumed>,
     /// Where checkpoints go, if anywhere.
     pub keeper: Keeper,
+    /// Deals shards by speed, where the job wants that.
+    pub redeal: Option<Redeal>,
     /// Whether this worker answers for its whole process in counts of processor time.
     pub speaks_for_process: bool,
 }
@@ -84,6 +88,10 @@ pub struct Figures {
     pub cpu_seconds: f64,
     /// Largest lead over the slowest worker that a server allowed.
     pub lead_max: u64,
+    /// Contributions that came too late to count.
+    pub dropped: u64,
+    /// How long each worker spent on what.
+    pub paces: Vec<Pace>,
 }
 
 /// Makes the moment of a step.
@@ -101,6 +109,25 @@ impl Moments {
     }
 }
 
+/// What one call of `contribute` is about.
+#[derive(Clone, Copy, Debug)]
+pub struct Unit {
+    /// A virtual shard, or else everything that this worker has.
+    shard: bool,
+}
+
+impl Unit {
+    /// The batch as it is handed to the learner: whole, or shard by shard. A worker without shards hands in one
+    /// empty part, for all must emit the same blocks.
+    pub fn parts<'a>(&self, batch: &Batch<'a>) -> Vec<Batch<'a>> {
+        if !self.shard || batch.slices.is_empty() {
+            return vec![batch.clone()];
+        }
+        let one = |slice: &Slice| Batch { slices: vec![slice.clone()], ..batch.clone() };
+        batch.slices.iter().map(one).collect()
+    }
+}
+
 /// A worker's desk.
 pub struct Desk {
     pub(crate) learner: Arc<dyn Learner>,
@@ -112,9 +139,13 @@ pub struct Desk {
     pub(crate) walk: Walk,
     pub(crate) clock: Clock,
     pub(crate) keeper: Keeper,
+    pub(crate) redeal: Option<Redeal>,
     pub(crate) moments: Moments,
     pub(crate) place: Place,
     pub(crate) stop: Stop,
+    pub(crate) wants_factors: bool,
+    pub(crate) by_shard: Unit,
+    tracer: Tracer,
     assignment: Assignment,
     net: Arc<Net>,
     server: Option<JoinHandle<()>>,
@@ -138,10 +169,11 @@ impl Desk {
         if let Blending::Local(blend) = &*choices.blend {
             blend.prepare(&mut model);
         }
-        let (mut memory, mut start) = (Memory::new(), Step(0));
+        let (mut memory, mut start, mut losses) = (Memory::new(), Step(0), Vec::new());
         if let Some(resumed) = setup.resumed {
             start = resumed.step;
             model = resumed.model_like(&model, place)?;
+            losses = resumed.losses_of(net.seat(), net.world());
             memory = resumed.memory;
         }
         let dealer = Dealer::new(setup.holding, job.seed, job.batch);
@@ -151,6 +183,8 @@ impl Desk {
                 .hint("set [train] steps, or choose another topology than 'star'"));
         }
         let walk = Walk::new(start, steps_max, steps_a_pass);
+        let tracer = Tracer::new(job.trace);
+        let wants_factors = matches!(choices.carriage, Carriage::Factors | Carriage::Auto(_));
         let plans = Plans {
             job,
             choices: &choices,
@@ -158,8 +192,12 @@ impl Desk {
             net: &net,
             model: &model,
             start,
+            tracer: tracer.clone(),
         };
-        let Built { exchange, server, ledger } = plans.build()?;
+        let Built { mut exchange, server, ledger } = plans.build()?;
+        for (lost, own) in losses {
+            exchange.restore(lost, own);
+        }
         let wired = Arc::new(AtomicU64::new(0));
         let wires: Box<dyn Wires + Send> = match stages {
             1 => Box::new(NoWires),
@@ -178,8 +216,12 @@ impl Desk {
             memory,
             wires,
             walk,
-            clock: Clock::start(seat, setup.observer, setup.whereabouts),
+            clock: Clock::start(seat, setup.observer, setup.whereabouts, tracer.clone()),
+            tracer,
+            wants_factors,
+            by_shard: Unit { shard: job.fold == Fold::Reproducible },
             keeper: setup.keeper,
+            redeal: setup.redeal,
             moments: Moments { seed: job.seed, counts_itself },
             place,
             stop: setup.stop,
@@ -237,11 +279,21 @@ impl Desk {
             self.compare_replicas()?;
         }
         self.gather_stages(step)?;
+        if self.tracer.is_on() {
+            let (rank, spans) = (self.net.seat(), self.tracer.take());
+            self.clock.tell(Event::Trace { rank, spans });
+        }
         let cpu = process_cpu_seconds() - self.cpu_before;
         let cpu = if self.speaks_for_process { cpu } else { 0.0 };
         let raw = self.exchange.bytes_raw() + self.wired.load(Ordering::Relaxed);
-        let bytes = vec![self.net.bytes_sent() as f64, raw as f64, cpu];
-        let sums = self.exchange.sum(bytes)?;
+        let dropped = self.ledger.dropped.load(Ordering::Relaxed) as f64;
+        let mut numbers = vec![self.net.bytes_sent() as f64, raw as f64, cpu, dropped];
+        let (world, seat) = (self.net.world() as usize, self.net.seat().index());
+        let pace = self.clock.pace();
+        let own = numbers.len() + 3 * seat;
+        numbers.resize(numbers.len() + 3 * world, 0.0);
+        numbers[own..own + 3].copy_from_slice(&[pace.computation, pace.gate, pace.merge]);
+        let sums = self.exchange.sum(numbers)?;
         let figures = Figures {
             steps: self.walk.steps(),
             epochs: self.walk.epochs(),
@@ -253,6 +305,8 @@ impl Desk {
             metrics: grade.metrics,
             cpu_seconds: sums[2],
             lead_max: self.ledger.lead_max.load(Ordering::Relaxed),
+            dropped: sums[3] as u64,
+            paces: sums[4..].chunks_exact(3).enumerate().map(pace_of).collect(),
         };
         let model = (self.net.seat() == Seat(0)).then(|| std::mem::take(&mut self.model));
         Ok(Finished { model, figures })
@@ -332,6 +386,11 @@ pub fn weights(model: &Model) -> Model {
         weights.set(name, tensor.clone());
     }
     weights
+}
+
+fn pace_of((rank, spent): (usize, &[f64])) -> Pace {
+    let (computation, gate, merge) = (spent[0], spent[1], spent[2]);
+    Pace { rank: Seat(rank as u32), computation, gate, merge }
 }
 
 /// Steps in a pass, and steps at most where that is known before the first.

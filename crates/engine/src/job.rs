@@ -36,6 +36,24 @@ pub struct CheckpointSpec {
     pub keep: usize,
 }
 
+/// How contributions are folded.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Fold {
+    /// As the topology has it: the bits depend on the number of workers.
+    Plain,
+    /// By virtual shard and exactly: the bits depend on the contributions alone.
+    Reproducible,
+}
+
+/// How rows are dealt to workers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Deal {
+    /// All alike.
+    Even,
+    /// By measured speed.
+    Speed,
+}
+
 /// A checked job.
 #[derive(Clone, Debug)]
 pub struct Job {
@@ -67,6 +85,14 @@ pub struct Job {
     pub consistency: Choice,
     /// How numbers travel.
     pub codec: Choice,
+    /// How contributions are folded.
+    pub fold: Fold,
+    /// How rows are dealt to workers.
+    pub deal: Deal,
+    /// How bytes travel, where the job does not leave it to the flock.
+    pub transport: Option<String>,
+    /// Whether workers record what they do when.
+    pub trace: bool,
     /// How long a worker waits for a peer that is alive but makes no progress.
     pub patience: Duration,
     /// Where the coordinator of a standing flock is.
@@ -94,6 +120,10 @@ const CLUSTER_KEYS: &[&str] = &[
     "codec",
     "threads",
     "patience_seconds",
+    "fold",
+    "deal",
+    "transport",
+    "trace",
     "coordinator",
     "ticket",
 ];
@@ -153,6 +183,10 @@ impl Job {
             topology: named(&cluster, "topology", "ring")?,
             consistency: named(&cluster, "consistency", "bsp")?,
             codec: named(&cluster, "codec", "raw")?,
+            fold: one_of(&cluster, "fold", &[("plain", Fold::Plain), ("reproducible", Fold::Reproducible)])?,
+            deal: one_of(&cluster, "deal", &[("even", Deal::Even), ("speed", Deal::Speed)])?,
+            transport: transport(&cluster)?,
+            trace: flag(&cluster, "trace")?,
             patience: Duration::from_secs(
                 whole(&cluster, "[cluster]", "patience_seconds", 1)?.unwrap_or(600),
             ),
@@ -283,6 +317,31 @@ fn word<'a>(table: &'a toml::Table, key: &str) -> Result<Option<&'a str>> {
         None => Ok(None),
         Some(toml::Value::String(word)) => Ok(Some(word)),
         Some(other) => Err(Fault::caller(format!("[cluster] {key} = {other} is not a word"))),
+    }
+}
+
+/// One of a few words, the first of which is the default.
+fn one_of<T: Copy>(table: &toml::Table, key: &str, words: &[(&str, T)]) -> Result<T> {
+    let Some(given) = word(table, key)? else { return Ok(words[0].1) };
+    words.iter().find(|(word, _)| *word == given).map(|(_, value)| *value).ok_or_else(|| {
+        let known: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
+        Fault::caller(format!("[cluster] {key} = '{given}' is not known"))
+            .hint(suggestion(given, &known))
+    })
+}
+
+fn transport(table: &toml::Table) -> Result<Option<String>> {
+    let words = [("auto", ""), ("shared", "shared"), ("tcp", "tcp")];
+    let name = one_of(table, "transport", &words)?;
+    Ok((!name.is_empty()).then(|| name.to_string()))
+}
+
+fn flag(table: &toml::Table, key: &str) -> Result<bool> {
+    match table.get(key) {
+        None => Ok(false),
+        Some(toml::Value::Boolean(on)) => Ok(*on),
+        Some(other) => Err(Fault::caller(format!("[cluster] {key} = {other} is not allowed"))
+            .hint("expected true or false")),
     }
 }
 

@@ -2,19 +2,24 @@
 //! 0 make them one checkpoint. Nothing counts before the manifest is there.
 
 use crate::bridge::{Agreed, Exchange};
+use crate::exchange::packet::Losses;
 use crate::job::{CheckpointSpec, Every};
 use crate::net::Net;
 use starlings_cluster::checkpoint::{Complete, Store};
 use starlings_cluster::manifest::{Fingerprint, Manifest, PartInfo};
 use starlings_cluster::tensors::{read_model, write_model};
-use starlings_core::{Deadline, Epoch, Event, Fault, Model, Result, Seat, Shard, Step};
+use starlings_core::{Deadline, Epoch, Event, Fault, Model, Result, Role, Seat, Shard, Step, Tensor};
 use starlings_learn::{Memory, Place};
 use starlings_transport::{Header, Lane};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// The kind of a message that tells seat 0 which parts were written.
 const PARTS: u8 = 1;
+
+/// What a part with a seat's losses is called, before the seat's number.
+const LOSSES: &str = "losses-";
 
 /// What a worker continues from.
 #[derive(Clone, Debug)]
@@ -27,6 +32,10 @@ pub struct Resumed {
     pub model: Model,
     /// What the wanted shards remember.
     pub memory: Memory,
+    /// What each seat's codec had lost.
+    pub losses: BTreeMap<u32, Losses>,
+    /// Seats of the flock that was checkpointed.
+    pub workers: u32,
 }
 
 impl Resumed {
@@ -45,8 +54,29 @@ impl Resumed {
         for (shard, cells) in complete.memory(|shard| wanted(Shard(shard)))? {
             memory.insert(Shard(shard), cells);
         }
+        let mut losses = BTreeMap::new();
+        for part in &complete.manifest.parts {
+            let seat = part.name.strip_prefix(LOSSES).and_then(|rest| rest.split('.').next());
+            if let Some(Ok(seat)) = seat.map(str::parse::<u32>) {
+                let tensors = read_model(&complete.read(&part.name)?)?;
+                let named = tensors.iter().map(|(name, tensor)| {
+                    (name.to_string(), tensor.values.clone())
+                });
+                losses.insert(seat, named.collect());
+            }
+        }
         let path = complete.path.display().to_string();
-        Ok(Resumed { step: complete.manifest.step, path, model, memory })
+        let (step, workers) = (complete.manifest.step, complete.manifest.workers);
+        Ok(Resumed { step, path, model, memory, losses, workers })
+    }
+
+    /// What a seat takes over of the losses: its own on as many seats as before, else those dealt to it in turn.
+    /// Says whether they are its own.
+    #[must_use]
+    pub fn losses_of(&self, seat: Seat, world: u32) -> Vec<(Losses, bool)> {
+        let own = world == self.workers;
+        let mine = |(from, _): &(&u32, &Losses)| *from % world == seat.0;
+        self.losses.iter().filter(mine).map(|(_, losses)| (losses.clone(), own)).collect()
     }
 
     /// The model of a worker that would start with `fresh`: all of it, or its stage's part.
@@ -151,7 +181,8 @@ impl Keeper {
     ) -> Result<Option<Event>> {
         let Some(inner) = &mut self.inner else { return Ok(None) };
         let step = exchange.cut(step, model)?;
-        let parts = inner.write(step, model, memory)?;
+        let mut parts = inner.write(step, model, memory)?;
+        parts.extend(inner.write_losses(step, exchange.losses())?);
         let event = inner.gather(step, parts)?;
         // Nobody goes on before the checkpoint is complete: a crash later than this loses nothing of it.
         exchange.sum(vec![])?;
@@ -187,6 +218,20 @@ impl Inner {
             parts.push(self.store.write_memory(step, self.post.net.seat(), &cells)?);
         }
         Ok(parts)
+    }
+
+    /// What this seat's codec has lost: without it a resumed run would go on with less than it was given.
+    fn write_losses(&self, step: Step, losses: Losses) -> Result<Option<PartInfo>> {
+        if losses.is_empty() {
+            return Ok(None);
+        }
+        let mut tensors = Model::new();
+        for (name, values) in losses {
+            let shape = vec![values.len()];
+            tensors.set(name, Tensor { shape, values, role: Role::State });
+        }
+        let name = format!("{LOSSES}{}.safetensors", self.post.net.seat().0);
+        self.store.write_part(step, &name, |out| write_model(out, &tensors)).map(Some)
     }
 
     /// Seat 0 learns of all parts and completes the checkpoint.

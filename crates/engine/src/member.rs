@@ -2,6 +2,7 @@
 //! both a worker process and a caller's own loop. Two threads serve it: one beats, one hears orders.
 
 use crate::clock::Whereabouts;
+use crate::neighbours::{Household, Neighbours};
 use crate::net::Net;
 use crate::stop::Stop;
 use starlings_cluster::control::Control;
@@ -67,6 +68,8 @@ pub struct Member {
     pub assignment: Assignment,
     /// Links to all other seats.
     pub net: Arc<Net>,
+    /// Those of them that share this host's memory.
+    pub neighbours: Arc<Neighbours>,
     /// Where this member is, for its heartbeat.
     pub whereabouts: Whereabouts,
     control: Control,
@@ -101,10 +104,15 @@ impl Member {
         };
         *enter(&door) = Some(expected.clone());
         let links = mesh(&assignment, &expected, &listener, &security, &orders)?;
-        let hosts = assignment.roster.iter().map(|peer| peer.host.clone()).collect();
+        let hosts: Vec<String> = assignment.roster.iter().map(|peer| peer.host.clone()).collect();
+        let Door { job, epoch, .. } = expected;
+        let household = Household { job, epoch, seat: assignment.seat, hosts: &hosts };
+        let by = Deadline::after_ms(MESH_MS);
+        let neighbours = Neighbours::meet(&household, &links, &|| orders.check(), by)?;
         let net = Arc::new(Net::new(assignment.seat, hosts, links)?);
         orders.watch(net.clone());
-        Ok(Member { assignment, net, whereabouts, control, orders, threads })
+        let neighbours = Arc::new(neighbours);
+        Ok(Member { assignment, net, neighbours, whereabouts, control, orders, threads })
     }
 
     /// Says something to the coordinator.

@@ -2,10 +2,11 @@
 
 use crate::choices::{Carriage, raw};
 use crate::exchange::collected::{Collected, Sitting};
-use crate::exchange::packet::{Address, Packer};
+use crate::exchange::packet::{Address, Losses, Packer};
 use crate::exchange::scheduled::{Command, Event, Scheduled};
 use crate::net::{Arrival, Net};
-use starlings_codec::{Codec, Next, Rounds, Shapes};
+use crate::shared_sum::SharedSum;
+use starlings_codec::{Codec, Law, Next, Residuals, Rounds, Shapes};
 use starlings_core::{Block, Body, Deadline, Fault, Result, Seat, Step, Update, Values};
 use starlings_topology::{Pattern, Topology, moves};
 use starlings_transport::{Header, Lane};
@@ -28,6 +29,8 @@ pub struct Merger {
     count: u64,
     scratch: Vec<u8>,
     bytes_raw: u64,
+    /// Where all seats of the group share a host.
+    shared: Option<SharedSum>,
 }
 
 /// How a merger brings contributions together.
@@ -80,14 +83,49 @@ impl Merger {
         let me = Seat(me.expect("a seat sums within its own group") as u32);
         let way = Way::of(&options, me);
         let MergeOptions { kind, group, topology, patience, .. } = options;
-        let scratch = Vec::new();
-        Merger { net, kind, group, me, topology, way, patience, count: 0, scratch, bytes_raw: 0 }
+        let (scratch, shared) = (Vec::new(), None);
+        let (count, bytes_raw) = (0, 0);
+        Merger { net, kind, group, me, topology, way, patience, count, scratch, bytes_raw, shared }
+    }
+
+    /// Plays dense sums of exact numbers through shared memory, where there is some; all else goes over links.
+    #[must_use]
+    pub fn through(mut self, shared: Option<SharedSum>) -> Merger {
+        self.shared = shared;
+        self
     }
 
     /// Bytes that the chunks sent so far have in memory.
     #[must_use]
     pub fn bytes_raw(&self) -> u64 {
         self.bytes_raw
+    }
+
+    /// What this seat's codec has lost so far.
+    #[must_use]
+    pub fn losses(&self) -> Losses {
+        match &self.way {
+            Way::Played(_) => Losses::new(),
+            Way::Collected(packer) => packer.save(),
+            Way::Rounds(rounds, _) => rounds.save(),
+        }
+    }
+
+    /// Takes back what was lost: this seat's own, or that of seats that are gone.
+    pub fn restore(&mut self, losses: Losses, own: bool) {
+        match &mut self.way {
+            Way::Played(_) => {}
+            Way::Collected(packer) => packer.restore(losses, own),
+            Way::Rounds(rounds, _) if own => rounds.restore(losses),
+            Way::Rounds(rounds, _) => {
+                // What warms the start is this seat's own; residuals of others are added to it.
+                let mut sum = Residuals::default();
+                let kept = rounds.save();
+                sum.add(kept.clone());
+                sum.add(losses);
+                rounds.restore(kept.into_iter().chain(sum.save()).collect());
+            }
+        }
     }
 
     /// Sums an update over the group. All seats get the same bits.
@@ -128,6 +166,14 @@ impl Merger {
     }
 
     fn play(&mut self, update: Update, codec: Arc<dyn Codec>) -> Result<Update> {
+        if let Some(shared) = &mut self.shared
+            && codec.law() == Law::Exact
+            && SharedSum::takes(&update)
+        {
+            let (net, by) = (&self.net, Deadline::after(self.patience));
+            let interrupted = || net.try_next(Lane::Control, |_| false).err();
+            return shared.sum(update, by, &interrupted);
+        }
         let count = self.next_count();
         let (topology, me, world) = (self.topology.clone(), self.me, self.group.len() as u32);
         let mut machine = Scheduled::new(update, codec, topology.grain(world), |chunks| {

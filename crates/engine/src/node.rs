@@ -7,6 +7,7 @@ use crate::desk::{Figures, Finished};
 use crate::job::{Job, Surroundings};
 use crate::launch::place::{Place, lay};
 use crate::member::{JoinOptions, Member};
+use crate::redeal::Loader;
 use crate::train::{Options, Task};
 use crate::worker;
 use starlings_cluster::bytes::Bytes;
@@ -56,10 +57,13 @@ fn train(member: &Member, options: &JoinOptions, job: &str, resume: bool) -> Res
     let assignment = task.choices.plan.assign(seat, member.net.world(), shards)?;
     let holding = load(&task.job.train, &survey, &assignment.shards, shards)?;
     let complete = task.checkpoint(&survey)?;
+    let (spec, known) = (task.job.train.clone(), survey.clone());
+    let loader: Loader = Box::new(move |keep| load(&spec, &known, keep, shards));
     let desk = lay(Place {
         task: &task,
         survey: &survey,
         holding,
+        loader,
         assignment,
         net: member.net.clone(),
         complete: complete.as_ref(),
@@ -95,12 +99,12 @@ fn broken() -> Fault {
 }
 
 fn measure(member: &Member, spec: &AllReduce) -> Result<()> {
-    let seconds = spec.run(&member.net)?;
+    let measured = spec.run(&member.net, &member.neighbours)?;
     member.net.leave();
     if member.net.seat() != Seat(0) {
         return Ok(());
     }
-    let bytes = serde_json::to_vec(&seconds).map_err(|error| Fault::machine(error.to_string()))?;
+    let bytes = serde_json::to_vec(&measured).map_err(|error| Fault::machine(error.to_string()))?;
     member.tell(FromWorker::Model(Bytes(bytes)))
 }
 

@@ -213,6 +213,12 @@ impl Client {
         self.bytes_raw
     }
 
+    /// Whether a block of this name goes to owners.
+    #[must_use]
+    pub fn owns(&self, name: &str) -> bool {
+        self.service.owners.knows(name)
+    }
+
     /// What was lost in pushes so far.
     pub fn residuals(&mut self) -> &mut Residuals {
         &mut self.residuals

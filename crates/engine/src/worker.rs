@@ -4,6 +4,7 @@
 //! do they touch? contribute, exchange, apply, tell, keep. Everything it calls is one of the eight stops.
 
 use crate::bridge::HandedIn;
+use crate::clock::{COMPUTATION, GATE, MERGE};
 use crate::desk::{Desk, Finished};
 use crate::exchange::served::Asks;
 use starlings_core::{Fault, Result, Step};
@@ -16,9 +17,11 @@ use starlings_learn::{Appetite, Outbox, Work};
 pub fn run(mut desk: Desk) -> Result<Finished> {
     desk.start()?;
     let (moments, place, stop) = (desk.moments, desk.place, desk.stop.clone());
-    let Desk { learner, exchange, dealer, model, memory, wires, walk, clock, keeper, .. } =
+    let (factors, by_shard) = (desk.wants_factors, desk.by_shard);
+    let Desk { learner, exchange, dealer, model, memory, wires, walk, clock, keeper, redeal, .. } =
         &mut desk;
     let mut outbox = Outbox::new();
+    outbox.want_factors(factors);
     while let Some(step) = walk.next_step() {
         // Data: leased shards, every row once a pass.
         let pass = walk.pass(step);
@@ -29,7 +32,7 @@ pub fn run(mut desk: Desk) -> Result<Finished> {
         let moment = moments.at(step, pass, batch.rows_step);
 
         // Consistency: may I start? And the rows of the model that this batch touches.
-        clock.enter("the gate", step);
+        clock.enter(GATE, step);
         let needs = learner.needs(model, &batch);
         let asks = Asks { stop: stop.asked(), cut: keeper.due_by_time(), after: 0 };
         let agreed = exchange.open(step, &needs, asks, model).map_err(|f| clock.during(f))?;
@@ -48,18 +51,28 @@ pub fn run(mut desk: Desk) -> Result<Finished> {
         }
 
         // Learning: blocks are emitted, summed over the flock by topology × codec × transport, applied.
-        clock.enter("computation", step);
-        let wires = &mut **wires;
-        let mut work =
-            Work { moment, place, model, batch: &batch, memory, wires, outbox: &mut outbox };
-        learner.contribute(&mut work).map_err(|f| clock.during(f))?;
-        clock.enter("the merge", step);
-        let handed = HandedIn { moment, own_rows: batch.len() as u64, update: outbox.take() };
+        clock.enter(COMPUTATION, step);
+        let mut contributions = Vec::new();
+        for batch in by_shard.parts(&batch) {
+            let wires = &mut **wires;
+            outbox.attach(exchange.stream(&moment));
+            let (batch, outbox) = (&batch, &mut outbox);
+            let mut work = Work { moment, place, model, batch, memory, wires, outbox };
+            learner.contribute(&mut work).map_err(|f| clock.during(f))?;
+            contributions.push(outbox.take());
+        }
+        clock.enter(MERGE, step);
+        let rows = batch.len() as u64;
+        let handed = HandedIn::new(moment, rows, contributions);
         let outcome = exchange.finish(handed, model).map_err(|f| clock.during(f))?;
 
         // Observation.
         walk.done(step, moment.rows, &outcome);
         clock.step_done(walk, &outcome);
+        if let Some(redeal) = redeal {
+            redeal.computed(rows, clock.last_computation());
+            redeal.after_step(walk, dealer, memory, &mut **exchange)?;
+        }
     }
     desk.finish()
 }

@@ -14,5 +14,5 @@ pub use learner::{Appetite, Facts, Grade, Learner, Moment, Needs, Outcome, Place
 pub use learners::{BuildLearner, LEARNERS};
 pub use learners::{k_means, matrix_factorisation};
 pub use memory::{Cells, Memory};
-pub use outbox::Outbox;
+pub use outbox::{Outbox, Sink};
 pub use wires::{NoWires, Wires};

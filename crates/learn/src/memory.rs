@@ -31,6 +31,11 @@ impl Memory {
         self.shards.insert(shard, cells);
     }
 
+    /// Gives away what is remembered of a shard.
+    pub fn remove(&mut self, shard: Shard) -> Option<Cells> {
+        self.shards.remove(&shard)
+    }
+
     /// What is remembered of a shard, to read and change.
     ///
     /// # Panics

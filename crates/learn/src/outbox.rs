@@ -1,11 +1,20 @@
-//! Where a learner emits its blocks. The engine reads them in the order of emission.
+//! Where a learner emits its blocks. The engine may take each as soon as it is emitted, so that it travels while
+//! the next is computed; the others it reads at the end, in the order of emission.
 
 use starlings_core::{Block, Update};
 
+/// Who takes blocks while the learner still computes.
+pub trait Sink: Send {
+    /// Takes a block that was just emitted, or gives it back to wait for the end.
+    fn take(&mut self, block: Block) -> Option<Block>;
+}
+
 /// The blocks of one step so far.
-#[derive(Clone, Debug, Default)]
+#[derive(Default)]
 pub struct Outbox {
     update: Update,
+    names: Vec<String>,
+    sink: Option<Box<dyn Sink>>,
     factors: bool,
 }
 
@@ -14,6 +23,11 @@ impl Outbox {
     #[must_use]
     pub fn new() -> Outbox {
         Outbox::default()
+    }
+
+    /// From now on blocks go to this sink first.
+    pub fn attach(&mut self, sink: Option<Box<dyn Sink>>) {
+        self.sink = sink;
     }
 
     /// Whether matrices are wanted as the factors they are made of, where the learner has them.
@@ -32,13 +46,20 @@ impl Outbox {
     /// # Panics
     /// If a block of this name was emitted before: a bug in the learner.
     pub fn emit(&mut self, block: Block) {
-        assert!(self.update.get(&block.name).is_none(), "'{}' was emitted twice", block.name);
-        self.update.blocks.push(block);
+        assert!(!self.names.contains(&block.name), "'{}' was emitted twice", block.name);
+        self.names.push(block.name.clone());
+        let kept = match &mut self.sink {
+            Some(sink) => sink.take(block),
+            None => Some(block),
+        };
+        self.update.blocks.extend(kept);
     }
 
-    /// Everything emitted.
+    /// Everything emitted that no sink has taken. The sink is dropped.
     #[must_use]
     pub fn take(&mut self) -> Update {
+        self.names.clear();
+        self.sink = None;
         std::mem::take(&mut self.update)
     }
 }

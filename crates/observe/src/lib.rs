@@ -2,12 +2,14 @@
 //! [`Event`](starlings_core::Event): no engine, no clock (events carry their seconds), no terminal, so that a
 //! recorded run replays exactly as it was seen.
 
+mod chrome;
 pub mod figures;
 mod plain;
 mod progress;
 mod record;
 mod summary;
 
+pub use chrome::chrome_trace;
 pub use plain::{Plain, remark};
 pub use progress::Progress;
 pub use record::{Recorder, from_line, replay, to_line};

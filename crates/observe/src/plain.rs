@@ -71,7 +71,7 @@ pub fn remark(event: &Event) -> Option<String> {
         Event::Checkpoint { step, path, bytes } => {
             Some(format!("checkpoint after {} steps: {path} ({})", step.0, figures::bytes(*bytes)))
         }
-        Event::Step { .. } | Event::Epoch { .. } | Event::Report(_) => None,
+        Event::Step { .. } | Event::Epoch { .. } | Event::Trace { .. } | Event::Report(_) => None,
     }
 }
 

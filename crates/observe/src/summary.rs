@@ -17,6 +17,12 @@ pub fn summary(report: &Report) -> String {
     lines.push(("work", work(report)));
     lines.push(("speed", speed(report)));
     lines.push(("exchanged", exchanged(report)));
+    if report.dropped > 0 {
+        lines.push(("dropped", format!("{} late contributions", report.dropped)));
+    }
+    for straggler in &report.stragglers {
+        lines.push(("straggler", straggler.clone()));
+    }
     if !report.faults.is_empty() {
         lines.push(("faults", report.faults.len().to_string()));
     }

@@ -5,7 +5,7 @@ use starlings_codec::CODECS;
 use starlings_consistency::CONSISTENCIES;
 use starlings_core::{Ability, Entry, Fault, ParamKind, Result, suggestion};
 use starlings_data::SOURCES;
-use starlings_engine::choices::combinations;
+use starlings_engine::combinations::Combinations;
 use starlings_engine::launch::LAUNCHERS;
 use starlings_engine::rules::RULES;
 use starlings_learn::LEARNERS;
@@ -112,18 +112,13 @@ fn kind(kind: &ParamKind) -> String {
     }
 }
 
-/// The committed table of combinations as Markdown: which make sense, and why the others do not.
+/// The committed tables of combinations as Markdown: which make sense, and why the others do not.
 #[must_use]
 pub fn combinations_table() -> String {
-    let mut table = String::from(
-        "| learner | plan | topology | consistency | codec | runs | why not |\n|---|---|---|---|---|---|---|\n",
-    );
-    for (names, verdict) in combinations() {
-        let (runs, why) = match verdict {
-            Ok(()) => ("yes", String::new()),
-            Err(fault) => ("no", fault.message()),
-        };
-        table += &format!("| {} | {runs} | {why} |\n", names.join(" | "));
-    }
-    table
+    let combinations = Combinations::default();
+    format!(
+        "{} combinations of learner, plan, topology, consistency and codec make sense.\n\n{}",
+        combinations.count(),
+        combinations.tables()
+    )
 }

@@ -20,6 +20,7 @@
 mod catalogue;
 mod predictor;
 mod training;
+mod vote;
 
 pub use catalogue::{ListedParam, Listing, combinations_table, list};
 pub use predictor::{Evaluation, Prediction, Predictor};
@@ -33,8 +34,8 @@ pub use starlings_cluster::membership::Options as MembershipOptions;
 pub use starlings_cluster::model_file::{self, ModelFile};
 pub use starlings_cluster::protocol::{MemberStatus, Status};
 pub use starlings_core::{
-    Blame, Block, Body, Deadline, Event, Fault, FaultReport, Kind, Model, Report, Result, Rng,
-    Role, Rows, Seat, Step, Tensor, Update, Values, nearest, suggestion,
+    Blame, Block, Body, Deadline, Event, Fault, FaultReport, Kind, Model, Pace, Report, Result,
+    Rng, Role, Rows, Seat, Span, Step, Tensor, Update, Values, nearest, suggestion,
 };
 pub use starlings_data::{
     Column, ColumnKind, ColumnRef, DataSpec, Encoding, LabelNeed, Schema, Source, Survey, Target,

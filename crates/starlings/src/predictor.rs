@@ -1,6 +1,7 @@
 //! Prediction and evaluation with a trained model: raw files in, numbers out. The schema stored in the model
 //! says what the columns mean, so nothing need be repeated.
 
+use crate::vote::{poll, voters};
 use starlings_cluster::model_file::{self, ModelFile};
 use starlings_core::{Fault, Result};
 use starlings_data::{DataSpec, Dealer, Holding, Schema, Table, Target, load_with};
@@ -110,6 +111,10 @@ impl Predictor {
 
     fn outputs(&self, table: &Arc<Table>) -> Result<Vec<f64>> {
         let dealer = Dealer::new(Holding::whole(table.clone(), 1), 0, 1);
+        let voters = voters(&self.file.model);
+        if !voters.is_empty() {
+            return poll(&*self.learner, &voters, &dealer.everything());
+        }
         let mut values = Vec::new();
         self.learner.predict(&self.file.model, &dealer.everything(), &mut values)?;
         Ok(values)
@@ -130,7 +135,7 @@ impl Predictor {
     }
 }
 
-fn largest(row: &[f64]) -> usize {
+pub(crate) fn largest(row: &[f64]) -> usize {
     let mut best = 0;
     for (at, value) in row.iter().enumerate() {
         if *value > row[best] {

@@ -2,7 +2,7 @@
 
 use crate::predictor::Predictor;
 use starlings_cluster::model_file::{ModelFile, Provenance, save};
-use starlings_core::{Event, Report, Result};
+use starlings_core::{Event, Pace, Report, Result};
 use starlings_engine::choices::Choices;
 use starlings_engine::clock::Observer;
 use starlings_engine::job::Job;
@@ -148,5 +148,40 @@ fn report(job: &Job, trained: &Trained) -> Report {
         load_seconds: trained.load_seconds,
         digest: hex,
         lead_max: figures.lead_max,
+        dropped: figures.dropped,
+        paces: figures.paces.clone(),
+        stragglers: stragglers(&figures.paces),
+    }
+}
+
+/// Workers whose computation took half as long again as the middle one's, so that the others had to wait.
+fn stragglers(paces: &[Pace]) -> Vec<String> {
+    let mut seconds: Vec<f64> = paces.iter().map(|pace| pace.computation).collect();
+    seconds.sort_by(f64::total_cmp);
+    // Of two the faster is the measure.
+    let Some(&middle) = seconds.get(seconds.len().saturating_sub(1) / 2) else { return Vec::new() };
+    let slow = |pace: &&Pace| pace.computation > 1.5 * middle && pace.computation > 0.05;
+    let tell = |pace: &Pace| {
+        format!(
+            "rank {} was slow in computation: {:.2} s where {middle:.2} s is usual",
+            pace.rank.0, pace.computation
+        )
+    };
+    paces.iter().filter(slow).map(tell).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use starlings_core::Seat;
+
+    #[test]
+    fn a_straggler_is_named_with_its_phase_and_equals_are_not() {
+        let pace = |rank, computation| Pace { rank: Seat(rank), computation, ..Pace::default() };
+        assert!(stragglers(&[pace(0, 1.0), pace(1, 1.2), pace(2, 1.1)]).is_empty());
+        let named = stragglers(&[pace(0, 1.0), pace(1, 4.0)]);
+        assert_eq!(named.len(), 1);
+        assert!(named[0].contains("rank 1") && named[0].contains("computation"), "{named:?}");
+        assert!(stragglers(&[]).is_empty());
     }
 }

@@ -9,6 +9,7 @@ const FOLDERS: &[&str] = &[
     "crates/learn/src/learners",
     "crates/topology/src/topologies",
     "crates/consistency/src/gates",
+    "crates/consistency/src/blends",
     "crates/codec/src/codecs",
     "crates/plan/src/plans",
     "crates/transport/src/transports",

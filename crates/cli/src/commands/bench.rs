@@ -36,6 +36,10 @@ struct Sums {
     /// Who talks to whom
     #[arg(long, default_value = "ring")]
     topology: String,
+    /// What carries the sums: shared (memory of this host), or tcp between processes and memory between threads
+    /// [default: shared where workers share a host]
+    #[arg(long)]
+    transport: Option<String>,
     /// How many sums to time [default: 2000 for 4KB and less, fewer for more, at least 5]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
     repeats: Option<u32>,
@@ -55,6 +59,7 @@ pub(super) fn run(arguments: Arguments) -> Result<()> {
         bytes: sums.bytes,
         repeats: sums.repeats.unwrap_or_else(|| repeats(sums.bytes)),
         topology: sums.topology,
+        transport: sums.transport,
     };
     let timing = spec.measure(&sums.launcher, Some(&std::env::current_exe()?))?;
     match sums.json {
@@ -65,11 +70,12 @@ pub(super) fn run(arguments: Arguments) -> Result<()> {
 
 fn text(timing: &Timing) -> String {
     format!(
-        "sum of {} over {} workers ({}, {}), {} times\n  median   {}\n  minimum  {}\n  speed    {:.3} GB/s\n",
+        "sum of {} over {} workers ({}, {}, {}), {} times\n  median   {}\n  minimum  {}\n  speed    {:.3} GB/s\n",
         figures::bytes(timing.bytes),
         timing.workers,
         timing.topology,
         timing.launcher,
+        timing.transport,
         timing.repeats,
         seconds(timing.median_seconds),
         seconds(timing.min_seconds),

@@ -4,7 +4,7 @@ use crate::output::say;
 use crate::screen::Screen;
 use crate::signals;
 use clap::Args;
-use starlings::{Fault, Job, Report, Result, Surroundings, TrainOptions, observe};
+use starlings::{Fault, Job, Report, Result, Surroundings, TrainOptions, observe, write_whole};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -15,6 +15,7 @@ Examples:
   starlings train digits.toml --workers 4
   starlings train digits.toml --set cluster.topology=tree --set learner.l2=1e-3
   starlings train digits.toml --launcher processes --json > events.jsonl
+  starlings train digits.toml --trace trace.json    to see computation and communication side by side
   starlings train digits.toml --resume          after a crash or Ctrl-C, with a [checkpoint] section
 
 Ctrl-C or SIGTERM stops after the step in progress and writes a checkpoint if the job keeps any; a second one \
@@ -37,6 +38,9 @@ pub(crate) struct Arguments {
     /// Go on from the newest complete checkpoint
     #[arg(long)]
     resume: bool,
+    /// Write what each worker did when as a Chrome trace (open it in chrome://tracing or ui.perfetto.dev)
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
     /// One event a line on standard output; the last is the report
     #[arg(long)]
     json: bool,
@@ -46,6 +50,9 @@ pub(super) fn run(arguments: Arguments) -> Result<()> {
     let job = read(&arguments)?;
     let out = arguments.out.unwrap_or_else(|| model_path(&arguments.job));
     check_place(&out)?;
+    if let Some(trace) = &arguments.trace {
+        check_place(trace)?;
+    }
     let screen = Arc::new(Screen::new(arguments.json));
     let options = TrainOptions {
         observer: screen.clone(),
@@ -59,6 +66,10 @@ pub(super) fn run(arguments: Arguments) -> Result<()> {
     let trained = starlings::train(job, options);
     screen.clear();
     let report = trained?.report;
+    if let Some(path) = &arguments.trace {
+        let trace = screen.trace();
+        write_whole(path, |out| Ok(out.write_all(trace.as_bytes())?))?;
+    }
     match arguments.json {
         true => Ok(()),
         false => say(&(observe::summary(&report) + &next(&report, test.as_deref()))),
@@ -81,6 +92,7 @@ fn read(arguments: &Arguments) -> Result<Job> {
     let mut sets = arguments.set.clone();
     sets.extend(arguments.workers.map(|workers| format!("cluster.workers={workers}")));
     sets.extend(arguments.launcher.as_ref().map(|name| format!("cluster.launcher='{name}'")));
+    sets.extend(arguments.trace.as_ref().map(|_| "cluster.trace=true".to_string()));
     Job::parse(&text, &sets, &around).map_err(|fault| fault.during(path.display().to_string()))
 }
 

@@ -26,7 +26,7 @@ pub(super) const ENTRY: Entry<BuildCodec> = Entry {
     summary: "Each block travels dense, sparse or as factors, whichever is cheapest; exactly in any case",
     reference: "Zhang et al.: Poseidon: an efficient communication architecture for distributed deep learning on GPU clusters, USENIX ATC 2017",
     params: &[],
-    gives: &[Ability::Lossless, Ability::OneWay],
+    gives: &[Ability::Lossless],
     needs: &[Ability::Contributions],
     build: |_| Ok(Scheme::Auto(Box::new(HybComm))),
 };

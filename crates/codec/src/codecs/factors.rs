@@ -15,7 +15,7 @@ pub(super) const ENTRY: Entry<BuildCodec> = Entry {
     summary: "Matrices travel as the vectors whose outer products they are the sum of",
     reference: "Xie et al.: Lighter-communication distributed machine learning via sufficient factor broadcasting, UAI 2016",
     params: &[],
-    gives: &[Ability::Lossless, Ability::OneWay],
+    gives: &[Ability::Lossless],
     needs: &[Ability::Contributions, Ability::Factors],
     build: |_| Ok(Scheme::Factors),
 };

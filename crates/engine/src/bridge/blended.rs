@@ -2,6 +2,7 @@
 //! them, as a blend of the catalogue says (local SGD, block momentum, elastic averaging, DiLoCo …).
 
 use super::{Agreed, Exchange, HandedIn, agreed, asks_block, sum};
+use crate::exchange::packet::Losses;
 use crate::exchange::served::Asks;
 use crate::merge::Merger;
 use starlings_consistency::{At, Blend, Blending, Share};
@@ -91,6 +92,14 @@ impl Exchange for Blended {
 
     fn bytes_raw(&self) -> u64 {
         self.merger.bytes_raw() + self.exact.bytes_raw()
+    }
+
+    fn losses(&self) -> Losses {
+        self.merger.losses()
+    }
+
+    fn restore(&mut self, losses: Losses, own: bool) {
+        self.merger.restore(losses, own);
     }
 
     fn replicated(&self) -> bool {

@@ -4,19 +4,24 @@ use super::gossip::WalkOptions;
 use super::mixed::MixOptions;
 use super::owned::Habits;
 use super::partial::PartialOptions;
+use super::replicated::Mergers;
 use super::{Blended, Exchange, Gossip, Grouped, Mixed, Owned, PartialExchange, Replicated};
-use crate::choices::{Carriage, Choices, Layout, raw};
+use crate::choices::{Carriage, Choices, Layout, raw, summing};
+use crate::courier::{Courier, Route};
 use crate::exchange::ownership::Ownership;
 use crate::exchange::served::{Office, Shard};
-use crate::job::Job;
+use crate::exchange::reproducible::Peaks;
+use crate::job::{Fold, Job};
 use crate::merge::{MergeOptions, Merger};
 use crate::net::Net;
 use crate::rules::Learned;
 use crate::serve::{self, Client, Ledger, Service};
+use crate::trace::Tracer;
 use starlings_codec::{Codec, Shapes};
 use starlings_consistency::Blending;
 use starlings_core::{Ability, Kind, Model, Result, Role, Seat, Step};
 use starlings_plan::Assignment;
+use starlings_topology::Pattern;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
@@ -34,6 +39,8 @@ pub struct Plans<'a> {
     pub model: &'a Model,
     /// The first step.
     pub start: Step,
+    /// Where spans are recorded.
+    pub tracer: Tracer,
 }
 
 /// An exchange, and the thread of this seat's shard where it has one.
@@ -62,7 +69,7 @@ impl Plans<'_> {
         };
         let codec = self.elementwise();
         Ok(match &choices.layout {
-            Layout::Groups(size) => return self.grouped(*size),
+            Layout::Groups(size) if choices.served => return self.grouped(*size),
             _ if choices.served => return self.owned(),
             Layout::Graph(graph) => {
                 let (graph, blending) = (graph.clone(), choices.blend.clone());
@@ -85,7 +92,7 @@ impl Plans<'_> {
                 let (blend, world) = (choices.blend.clone(), net.world());
                 alone(Box::new(Blended::new(learner, blend, mergers, world)))
             }
-            Layout::Sum => alone(Box::new(self.replicated())),
+            Layout::Sum | Layout::Groups(_) => alone(Box::new(self.replicated()?)),
         })
     }
 
@@ -131,12 +138,44 @@ impl Plans<'_> {
         self.exact_among(3, self.everyone())
     }
 
-    fn replicated(&self) -> Replicated {
+    fn replicated(&self) -> Result<Replicated> {
         let group = self.assignment.group.clone();
         let everyone = group.len() as u32 == self.net.world();
         let world = (!everyone).then(|| self.exact_among(2, self.everyone()));
+        let reproducible = self.job.fold == Fold::Reproducible;
+        let peaks = reproducible.then(|| self.peaks()).transpose()?;
+        let mergers =
+            Mergers { group: self.merger(1, group), world, exact: self.exact(), peaks };
+        let courier = if reproducible { None } else { self.courier()? };
         let learner = self.choices.learner.clone();
-        Replicated::new(learner, self.merger(1, group), world, self.exact())
+        Ok(Replicated::new(learner, mergers, courier, self.job.patience))
+    }
+
+    /// Exponents are agreed on by a tree, whatever sums the numbers: they are few.
+    fn peaks(&self) -> Result<(Merger, u32)> {
+        let (net, patience) = (self.net, self.job.patience);
+        let options = MergeOptions::exact(7, net, summing("tree", "")?, patience);
+        let carriage = Carriage::Numbers(Arc::new(Peaks));
+        let merger = Merger::new(net.clone(), MergeOptions { carriage, ..options });
+        // A worker without a shard contributes zeros of its own.
+        Ok((merger, self.job.shards.max(self.net.world())))
+    }
+
+    /// Blocks leave early where there are several, numbers are encoded by themselves, and somebody waits for them.
+    fn courier(&self) -> Result<Option<Courier>> {
+        let group = self.assignment.group.clone();
+        let world = group.len() as u32;
+        let weights = self.model.iter().filter(|(_, tensor)| tensor.role == Role::Weight);
+        let several = weights.filter(|(_, tensor)| tensor.values.len() > 1).count() > 1;
+        let topology = self.choices.sums.clone();
+        let Carriage::Numbers(codec) = self.choices.carriage.clone() else { return Ok(None) };
+        let played = topology.pattern(Seat(0), world, 1) != Pattern::Everyone;
+        if world < 2 || !several || !played {
+            return Ok(None);
+        }
+        let (net, patience, tracer) =
+            (self.net.clone(), self.job.patience, self.tracer.clone());
+        Courier::start(Route { net, group, topology, codec, patience, tracer }).map(Some)
     }
 
     fn service(&self) -> Service {

@@ -29,11 +29,12 @@ pub use owned::Owned;
 pub use partial::PartialExchange;
 pub use replicated::Replicated;
 
+use crate::exchange::packet::Losses;
 use crate::exchange::served::Asks;
 use crate::merge::Merger;
 use crate::net::Net;
 use starlings_core::{Block, Body, Fault, Model, Result, Step, Update, Values};
-use starlings_learn::{Moment, Needs, Outcome};
+use starlings_learn::{Moment, Needs, Outcome, Sink};
 
 /// What all workers have agreed to do before a step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -52,11 +53,21 @@ pub struct HandedIn {
     pub moment: Moment,
     /// Rows of this worker in the step.
     pub own_rows: u64,
-    /// Its contribution.
+    /// Its contribution; under the reproducible fold that of its first shard.
     pub update: Update,
+    /// Under the reproducible fold the contributions of its other shards.
+    pub others: Vec<Update>,
 }
 
 impl HandedIn {
+    /// What a worker hands in: one contribution, or one for each of its shards.
+    #[must_use]
+    pub fn new(moment: Moment, own_rows: u64, mut contributions: Vec<Update>) -> HandedIn {
+        let others = contributions.split_off(contributions.len().min(1));
+        let update = contributions.pop().unwrap_or_default();
+        HandedIn { moment, own_rows, update, others }
+    }
+
     /// The moment of a step that this worker takes by itself, on its own rows.
     fn alone(&self) -> Moment {
         Moment { rows: self.own_rows.max(1), ..self.moment }
@@ -70,6 +81,12 @@ pub trait Exchange: Send {
     /// # Errors
     /// A lost peer, an abort or the deadline.
     fn open(&mut self, step: Step, needs: &Needs, asks: Asks, model: &mut Model) -> Result<Agreed>;
+
+    /// Who takes blocks while the learner still computes, if anyone.
+    fn stream(&mut self, moment: &Moment) -> Option<Box<dyn Sink>> {
+        let _ = moment;
+        None
+    }
 
     /// Hands in a contribution; the model changes as all contributions say, now or later.
     ///
@@ -98,6 +115,16 @@ pub trait Exchange: Send {
 
     /// Bytes that everything sent has in memory.
     fn bytes_raw(&self) -> u64;
+
+    /// What this seat's codec has lost so far: part of a checkpoint.
+    fn losses(&self) -> Losses {
+        Losses::new()
+    }
+
+    /// Takes back what was lost: this seat's own, or that of seats that are gone.
+    fn restore(&mut self, losses: Losses, own: bool) {
+        let _ = (losses, own);
+    }
 
     /// Whether every worker of a group must hold the same bits at the end.
     fn replicated(&self) -> bool;

@@ -3,14 +3,15 @@
 //! and fetches every so many others.
 
 use super::{Agreed, Exchange, HandedIn, local_loss, steps_of_all, sum};
+use crate::exchange::packet::Losses;
 use crate::exchange::served::{Asks, News};
 use crate::merge::Merger;
 use crate::net::Net;
 use crate::serve::Client;
 use starlings_consistency::Cadence;
-use starlings_core::{Model, Result, Seat, Step, Update};
-use starlings_learn::{Learner, Moment, Needs, Outcome};
-use std::sync::Arc;
+use starlings_core::{Block, Body, Fault, Model, Result, Seat, Step, Update};
+use starlings_learn::{Learner, Moment, Needs, Outcome, Sink};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 /// How a worker uses its owners.
 #[derive(Clone)]
@@ -27,7 +28,9 @@ pub struct Habits {
 
 /// The rows of the model live at owners; workers push contributions and pull what they need.
 pub struct Owned {
-    client: Client,
+    client: Arc<Mutex<Client>>,
+    /// What was emitted last in this step and has not left yet.
+    held: Arc<Mutex<Held>>,
     exact: Merger,
     habits: Habits,
     /// Contributions that have not been pushed yet, and the moment of the last.
@@ -41,12 +44,14 @@ impl Owned {
     /// From its client and a merger for exact sums.
     #[must_use]
     pub fn new(client: Client, exact: Merger, habits: Habits, net: Arc<Net>) -> Owned {
-        Owned { client, exact, habits, accrued: None, cut_at: 0, net }
+        let client = Arc::new(Mutex::new(client));
+        let held = Arc::default();
+        Owned { client, held, exact, habits, accrued: None, cut_at: 0, net }
     }
 
     fn push_accrued(&mut self) -> Result<()> {
         match self.accrued.take() {
-            Some((moment, update)) => self.client.push(&moment, &update, true),
+            Some((moment, update)) => client(&self.client).push(&moment, &update, true),
             None => Ok(()),
         }
     }
@@ -57,7 +62,7 @@ impl Owned {
             None => update,
             Some((_, mut sum)) => {
                 let differs = |error: starlings_core::FoldError| {
-                    starlings_core::Fault::caller(format!("contributions cannot accrue: {error}"))
+                    Fault::caller(format!("contributions cannot accrue: {error}"))
                 };
                 sum.fold(&update).map_err(differs)?;
                 sum
@@ -66,6 +71,39 @@ impl Owned {
         self.accrued = Some((moment, update));
         Ok(())
     }
+}
+
+/// A block that waits for the next one, and what went wrong meanwhile.
+#[derive(Default)]
+struct Held {
+    block: Option<Block>,
+    fault: Option<Fault>,
+}
+
+struct Stream {
+    client: Arc<Mutex<Client>>,
+    held: Arc<Mutex<Held>>,
+    moment: Moment,
+}
+
+impl Sink for Stream {
+    fn take(&mut self, block: Block) -> Option<Block> {
+        let mut held = self.held.lock().ok()?;
+        // Statistics stay with the worker.
+        if !client(&self.client).owns(&block.name) || matches!(block.body, Body::Factors(_)) {
+            return Some(block);
+        }
+        if let Some(before) = held.block.replace(block) {
+            let update = Update { blocks: vec![before] };
+            let pushed = client(&self.client).push(&self.moment, &update, false);
+            held.fault = held.fault.take().or(pushed.err());
+        }
+        None
+    }
+}
+
+fn client(client: &Mutex<Client>) -> MutexGuard<'_, Client> {
+    client.lock().expect("nobody panics with the client in hand")
 }
 
 impl Exchange for Owned {
@@ -82,7 +120,7 @@ impl Exchange for Owned {
             }
             (needs, asks.after) = (&Needs::All, warm.min(step.0));
         }
-        let News { stop_at, cut_at, slowest } = self.client.pull(step, needs, asks, model)?;
+        let News { stop_at, cut_at, slowest } = client(&self.client).pull(step, needs, asks, model)?;
         let late = self.habits.skips && slowest > step.0 && slowest != u64::MAX;
         let reached = |at: Option<u64>| at.is_some_and(|at| at <= step.0);
         Ok(Agreed {
@@ -92,16 +130,32 @@ impl Exchange for Owned {
         })
     }
 
+    /// Blocks leave as they are emitted, each when the next one comes: communication goes on all the time instead
+    /// of in bursts at the ends of steps. What also enters the own copy, or accrues, waits for the end.
+    fn stream(&mut self, moment: &Moment) -> Option<Box<dyn Sink>> {
+        if self.habits.cadence.is_some() || self.habits.echo.is_some() {
+            return None;
+        }
+        let (client, held) = (self.client.clone(), self.held.clone());
+        Some(Box::new(Stream { client, held, moment: *moment }))
+    }
+
     fn finish(&mut self, handed: HandedIn, model: &mut Model) -> Result<Outcome> {
         let objective = local_loss(&handed.update);
         let alone = handed.alone();
-        let HandedIn { moment, update, .. } = handed;
+        let HandedIn { moment, mut update, .. } = handed;
+        if let Ok(mut held) = self.held.lock() {
+            if let Some(fault) = held.fault.take() {
+                return Err(fault);
+            }
+            update.blocks.splice(0..0, held.block.take());
+        }
         if let Some(learner) = &self.habits.echo {
             let own = if self.habits.cadence.is_some() { alone } else { moment };
             learner.apply(model, &update, &own)?;
         }
         match self.habits.cadence {
-            None => self.client.push(&moment, &update, true)?,
+            None => client(&self.client).push(&moment, &update, true)?,
             Some(Cadence { push, .. }) => {
                 self.accrue(moment, update)?;
                 if (moment.step.0 + 1).is_multiple_of(push) {
@@ -116,7 +170,7 @@ impl Exchange for Owned {
         self.push_accrued()?;
         let due = steps_of_all(&mut self.exact, &self.net, step)?;
         let latest = due.iter().copied().max().map_or(step, Step);
-        self.client.pull_all(latest, due, model)?;
+        client(&self.client).pull_all(latest, due, model)?;
         self.cut_at = self.cut_at.max(latest.0);
         // Nobody goes on before all have read the cut.
         self.sum(vec![]).map(|_| latest)
@@ -128,11 +182,19 @@ impl Exchange for Owned {
 
     fn close(&mut self, step: Step) -> Result<()> {
         self.push_accrued()?;
-        self.client.finished(step)
+        client(&self.client).finished(step)
     }
 
     fn bytes_raw(&self) -> u64 {
-        self.client.bytes_raw() + self.exact.bytes_raw()
+        client(&self.client).bytes_raw() + self.exact.bytes_raw()
+    }
+
+    fn losses(&self) -> Losses {
+        client(&self.client).residuals().save()
+    }
+
+    fn restore(&mut self, losses: Losses, _: bool) {
+        client(&self.client).residuals().add(losses);
     }
 
     fn replicated(&self) -> bool {

@@ -2,11 +2,15 @@
 //! alike.
 
 use super::{Agreed, Exchange, HandedIn, agreed, asks_block, sum};
+use crate::courier::{Courier, Sent};
+use crate::exchange::reproducible::{exponents, quantised, restored};
+use crate::exchange::packet::Losses;
 use crate::exchange::served::Asks;
 use crate::merge::Merger;
-use starlings_core::{Model, Result, Step, Update};
-use starlings_learn::{Learner, Needs, Outcome};
-use std::sync::Arc;
+use starlings_core::{Deadline, Fault, FoldError, Model, Result, Step, Update};
+use starlings_learn::{Learner, Moment, Needs, Outcome, Sink};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 /// Every worker has the whole model (of its stage); contributions are summed, then applied by all alike.
 pub struct Replicated {
@@ -17,21 +21,77 @@ pub struct Replicated {
     world: Option<Merger>,
     /// Sums of numbers that must arrive exactly.
     exact: Merger,
+    /// Agrees on exponents for the reproducible fold; and how many shards there are.
+    peaks: Option<(Merger, u32)>,
+    /// Sums blocks while others are still computed, where there are enough of them.
+    courier: Option<Courier>,
+    sent: Option<Arc<Mutex<Sent>>>,
+    bytes_streamed: u64,
+    patience: Duration,
     asks: Asks,
     agreed: Agreed,
 }
 
+/// The mergers of replicas.
+pub struct Mergers {
+    /// Sums among the seats that hold the same part of the model.
+    pub group: Merger,
+    /// Sums among all; absent when the group is everyone.
+    pub world: Option<Merger>,
+    /// Sums of numbers that must arrive exactly.
+    pub exact: Merger,
+    /// For the reproducible fold: agrees on exponents; and how many shards there are.
+    pub peaks: Option<(Merger, u32)>,
+}
+
 impl Replicated {
-    /// From its mergers.
+    /// From its mergers, and a courier where blocks are to leave early.
     #[must_use]
     pub fn new(
         learner: Arc<dyn Learner>,
-        group: Merger,
-        world: Option<Merger>,
-        exact: Merger,
+        mergers: Mergers,
+        courier: Option<Courier>,
+        patience: Duration,
     ) -> Replicated {
         let (asks, agreed) = (Asks::default(), Agreed::default());
-        Replicated { learner, group, world, exact, asks, agreed }
+        let Mergers { group, world, exact, peaks } = mergers;
+        let (sent, bytes_streamed) = (None, 0);
+        Replicated {
+            learner,
+            group,
+            world,
+            exact,
+            peaks,
+            courier,
+            sent,
+            bytes_streamed,
+            patience,
+            asks,
+            agreed,
+        }
+    }
+
+    /// The sum over all shards of the flock, the same bits whoever holds them.
+    fn fold_by_shard(&mut self, first: Update, others: Vec<Update>) -> Result<Update> {
+        let Some((merger, shards)) = &mut self.peaks else { unreachable!("asked for by the job") };
+        let updates: Vec<Update> = std::iter::once(first).chain(others).collect();
+        let peaks = merger.merge(exponents(&updates))?;
+        let differs = |error: FoldError| Fault::caller(format!("shards emit other blocks: {error}"));
+        let mut whole = quantised(&updates, &peaks, *shards).map_err(differs)?;
+        whole.blocks.push(asks_block(self.asks));
+        let mut sum = self.group.merge(whole)?;
+        self.agreed = agreed(sum.blocks.pop());
+        Ok(restored(sum, &peaks, &updates[0], *shards))
+    }
+
+    /// What was streamed and is not in the update: the sums of its buckets come back in `collect`.
+    fn streamed(&mut self, update: &mut Update) -> u64 {
+        let Some(sent) = self.sent.take() else { return 0 };
+        let Ok(mut sent) = sent.lock() else { return 0 };
+        self.bytes_streamed += sent.bytes;
+        let held = std::mem::take(&mut sent.held.blocks);
+        update.blocks.splice(0..0, held);
+        sent.buckets
     }
 }
 
@@ -41,8 +101,19 @@ impl Exchange for Replicated {
         Ok(std::mem::take(&mut self.agreed))
     }
 
+    fn stream(&mut self, moment: &Moment) -> Option<Box<dyn Sink>> {
+        let satchel = self.courier.as_ref()?.sink(moment.step);
+        self.sent = Some(satchel.sent());
+        Some(Box::new(satchel))
+    }
+
     fn finish(&mut self, handed: HandedIn, model: &mut Model) -> Result<Outcome> {
-        let HandedIn { moment, mut update, .. } = handed;
+        let HandedIn { moment, mut update, others, .. } = handed;
+        if self.peaks.is_some() {
+            update = self.fold_by_shard(update, others)?;
+            return self.learner.apply(model, &update, &moment);
+        }
+        let buckets = self.streamed(&mut update);
         let asks = asks_block(self.asks);
         let asks = match &mut self.world {
             None => {
@@ -56,6 +127,10 @@ impl Exchange for Replicated {
             }
         };
         self.agreed = agreed(asks);
+        if let Some(courier) = self.courier.as_mut().filter(|_| buckets > 0) {
+            let sums = courier.collect(buckets, Deadline::after(self.patience))?;
+            update.blocks.splice(0..0, sums.into_iter().flat_map(|sum| sum.blocks));
+        }
         self.learner.apply(model, &update, &moment)
     }
 
@@ -73,7 +148,15 @@ impl Exchange for Replicated {
 
     fn bytes_raw(&self) -> u64 {
         let world = self.world.as_ref().map_or(0, Merger::bytes_raw);
-        self.group.bytes_raw() + self.exact.bytes_raw() + world
+        self.bytes_streamed + self.group.bytes_raw() + self.exact.bytes_raw() + world
+    }
+
+    fn losses(&self) -> Losses {
+        self.group.losses()
+    }
+
+    fn restore(&mut self, losses: Losses, own: bool) {
+        self.group.restore(losses, own);
     }
 
     fn replicated(&self) -> bool {

@@ -10,6 +10,7 @@ pub mod model_wire;
 pub mod ownership;
 pub mod packet;
 mod pick;
+pub mod reproducible;
 pub(crate) mod rows_wire;
 pub mod scheduled;
 pub mod served;

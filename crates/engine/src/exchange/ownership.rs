@@ -55,6 +55,12 @@ impl Ownership {
             .is_some_and(|owned| row < owned.rows && owned.table.owner(row) == seat)
     }
 
+    /// Whether there is a tensor of this name.
+    #[must_use]
+    pub fn knows(&self, name: &str) -> bool {
+        self.tables.contains_key(name)
+    }
+
     /// Columns of a tensor; none where there is no such tensor.
     #[must_use]
     pub fn width(&self, name: &str) -> u32 {

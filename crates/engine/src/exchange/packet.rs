@@ -12,12 +12,19 @@ use starlings_codec::{
     sparse,
 };
 use starlings_core::{Block, Body, Factors, Kind, Rng, Rows, Update, Values};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 const NUMBERS: u8 = 0;
 const SQUEEZED: u8 = 1;
 const SPARSE: u8 = 2;
 const FACTORS: u8 = 3;
+
+/// What a seat's codec has lost so far, by name.
+pub type Losses = BTreeMap<String, Values>;
+
+const CONTRIBUTIONS: &str = "contributions/";
+const TOTALS: &str = "totals/";
 
 /// Where a packet belongs; what its noise is drawn from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -84,9 +91,35 @@ impl Packer {
         }
     }
 
-    /// What was lost so far: of contributions, and of totals.
-    pub fn residuals(&mut self) -> [&mut Residuals; 2] {
-        [&mut self.contributions, &mut self.totals]
+    /// What was lost so far, by names that stay the same.
+    #[must_use]
+    pub fn save(&self) -> Losses {
+        let named = |kind: &str, residuals: &Residuals| -> Losses {
+            let saved = residuals.save().into_iter();
+            saved.map(|(name, values)| (format!("{kind}{name}"), values)).collect()
+        };
+        let mut losses = named(CONTRIBUTIONS, &self.contributions);
+        losses.extend(named(TOTALS, &self.totals));
+        losses
+    }
+
+    /// Takes back what was lost: this seat's own, or that of seats that are gone. What an owner lost of totals
+    /// anyone can contribute, for only the sum counts.
+    pub fn restore(&mut self, losses: Losses, own: bool) {
+        let (mut contributions, mut totals) = (Losses::new(), Losses::new());
+        for (name, values) in losses {
+            if let Some(name) = name.strip_prefix(TOTALS) {
+                totals.insert(name.to_string(), values);
+            } else if let Some(name) = name.strip_prefix(CONTRIBUTIONS) {
+                contributions.insert(name.to_string(), values);
+            }
+        }
+        self.contributions.add(contributions);
+        if own {
+            self.totals.add(totals);
+        } else {
+            self.contributions.add(totals);
+        }
     }
 
     /// Appends the packet of a part.

@@ -2,12 +2,13 @@
 
 use crate::clock::Whereabouts;
 use crate::desk::{Desk, Setup};
-use crate::job::fingerprint;
+use crate::job::{Deal, fingerprint};
 use crate::keeper::{Keeper, Post, Resumed};
 use crate::net::Net;
+use crate::redeal::{Loader, Redeal};
 use crate::train::Task;
 use starlings_cluster::checkpoint::Complete;
-use starlings_core::Result;
+use starlings_core::{Result, Seat};
 use starlings_data::{Holding, Survey};
 use starlings_plan::Assignment;
 use std::sync::Arc;
@@ -17,6 +18,8 @@ pub(crate) struct Place<'a> {
     pub(crate) task: &'a Task,
     pub(crate) survey: &'a Survey,
     pub(crate) holding: Holding,
+    /// Reads the rows of other shards, should they be dealt to this worker.
+    pub(crate) loader: Loader,
     pub(crate) assignment: Assignment,
     pub(crate) net: Arc<Net>,
     pub(crate) complete: Option<&'a Complete>,
@@ -26,8 +29,22 @@ pub(crate) struct Place<'a> {
 
 /// Lays the desk of one worker.
 pub(crate) fn lay(place: Place<'_>) -> Result<Desk> {
-    let Place { task, survey, holding, assignment, net, complete, .. } = place;
+    let Place { task, survey, holding, loader, assignment, net, complete, .. } = place;
     let job = &task.job;
+    let redeal = match job.deal {
+        Deal::Even => None,
+        Deal::Speed => {
+            let plan = &task.choices.plan;
+            let mut holders = vec![net.seat(); job.shards as usize];
+            for seat in (0..net.world()).map(Seat) {
+                for shard in plan.assign(seat, net.world(), job.shards)?.shards {
+                    holders[shard.0 as usize] = seat;
+                }
+            }
+            let habits = (task.choices.learner.appetite(), job.patience);
+            Some(Redeal::new(loader, net.clone(), holders, habits))
+        }
+    };
     let resumed = complete.map(|it| Resumed::read(it, |shard| assignment.shards.contains(&shard)));
     let resumed = resumed.transpose()?;
     let post = Post {
@@ -52,6 +69,7 @@ pub(crate) fn lay(place: Place<'_>) -> Result<Desk> {
         stop: task.options.stop.clone(),
         resumed,
         keeper,
+        redeal,
         speaks_for_process: place.speaks_for_process,
     })
 }

@@ -5,10 +5,11 @@ use super::{Launcher, worst};
 use crate::clock::Whereabouts;
 use crate::desk::{Desk, Finished};
 use crate::net::Net;
+use crate::redeal::Loader;
 use crate::train::{Task, Trained};
 use crate::worker;
 use starlings_core::{Entry, Fault, Result, Seat};
-use starlings_data::load_all;
+use starlings_data::{Holding, load_all};
 use starlings_transport::{Link, pair};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -41,6 +42,7 @@ fn run(task: &Task) -> Result<Trained> {
             task,
             survey: &survey,
             holding: holding.only(&assignment.shards),
+            loader: loader(holding.clone()),
             assignment,
             net: Arc::new(net),
             complete: complete.as_ref(),
@@ -52,6 +54,11 @@ fn run(task: &Task) -> Result<Trained> {
     desks.iter().for_each(|desk| desk.introduce(std::process::id(), HOST));
     let loading = begun.elapsed();
     task.trained(survey, run_all(desks)?, loading)
+}
+
+/// All rows are in memory already: another deal is another view of them.
+fn loader(whole: Holding) -> Loader {
+    Box::new(move |shards| Ok(whole.only(shards)))
 }
 
 /// The nets of all seats, joined by memory links.

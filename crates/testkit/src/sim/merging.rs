@@ -175,8 +175,6 @@ fn step(
     None
 }
 
-type Build<T> = fn(&Params) -> starlings_core::Result<Box<T>>;
-
 /// The topologies whose moves can be played.
 fn played() -> Vec<&'static str> {
     let sums = |name: &&str| {

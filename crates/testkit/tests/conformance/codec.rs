@@ -1,74 +1,91 @@
 //! Codecs.
 
-use proptest::prelude::{ProptestConfig, any, prop_assert, proptest};
-use starlings_codec::{CODECS, Codec, Into as Take, Law, Malformed};
-use starlings_core::{Entry, Kind, Rows, Values};
+mod feedback;
+mod hostile;
+mod neighbours;
+
+use starlings_codec::{
+    CODECS, Codec, Compressor, Feedback, Into as Take, Keeps, Law, Malformed, Next, Rounds, Scheme,
+    Shapes,
+};
+use starlings_core::{Ability, Body, Entry, Kind, Rng, Update, Values};
 use starlings_testkit::conformance::{codec, variants};
+use std::collections::BTreeMap;
 use std::ops::Range;
 
-fn build(name: &str, params: &str) -> Box<dyn Codec> {
+fn scheme(name: &str, params: &str) -> Scheme {
     let entry = Entry::find("codec", CODECS, name).expect("in the catalogue");
     let given = params.parse().expect("a table");
     (entry.build)(&entry.check("codec", &given).expect("allowed")).expect("builds")
 }
 
-fn all() -> Vec<(String, Box<dyn Codec>)> {
+fn build(name: &str, params: &str) -> Box<dyn Codec> {
+    let Scheme::Numbers(codec) = scheme(name, params) else { panic!("{name} encodes no numbers") };
+    codec
+}
+
+fn compressor(name: &str, params: &str) -> Box<dyn Compressor> {
+    let Scheme::Contributions(compressor) = scheme(name, params) else {
+        panic!("{name} is no compressor")
+    };
+    compressor
+}
+
+fn rounds(name: &str, params: &str) -> Box<dyn Rounds> {
+    let Scheme::Rounds(rounds) = scheme(name, params) else { panic!("{name} has no rounds") };
+    rounds
+}
+
+/// Every entry at the settings where entries tend to go wrong.
+fn all() -> Vec<(String, Scheme)> {
     let built = CODECS.iter().flat_map(|entry| {
         variants(entry).into_iter().map(|(label, params)| (label, (entry.build)(&params)))
     });
-    built.map(|(label, codec)| (label, codec.expect("builds"))).collect()
+    built.map(|(label, scheme)| (label, scheme.expect("builds"))).collect()
 }
 
 #[test]
 fn every_codec_obeys_the_laws() {
-    for (label, codec) in all() {
-        codec::check(&*codec).unwrap_or_else(|law| panic!("{label}: {law}"));
+    for (label, scheme) in all() {
+        codec::check_scheme(&scheme).unwrap_or_else(|law| panic!("{label}: {law}"));
     }
 }
 
-proptest! {
-    // Regression files would be written beside the sources; a failing case is printed with its seed instead.
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(256) })]
-
-    #[test]
-    fn any_bytes_give_an_answer(bytes: Vec<u8>, len in 0usize..40, total: u32, width in 0u32..4) {
-        for (label, codec) in all() {
-            for kind in [Kind::F32, Kind::F64, Kind::I64] {
-                let taken = codec.decode(&bytes, &mut Values::zeros(kind, len), 0..len, Take::Add);
-                let right = bytes.len() == codec.encoded_len(kind, len);
-                prop_assert!(taken.is_err() || right, "{label}");
-                let taken = codec.decode_rows(&bytes, &Rows::none(kind, total, width));
-                prop_assert!(taken.is_err() || taken.is_ok_and(|rows| rows.is_sound()), "{label}");
-            }
-        }
+#[test]
+fn settings_that_are_no_whole_numbers_obey_the_laws_too() {
+    for (name, params) in [
+        ("top-k", "ratio = 1.0"),
+        ("top-k", "ratio = 0.3\nmomentum = 0.9"),
+        ("top-k", "ratio = 0.000001"),
+        ("threshold", "threshold = 1e-30"),
+        ("threshold", "threshold = 1e30"),
+        ("threshold", "threshold = 0.3"),
+        ("ternary", "clip = 0"),
+        ("ternary", "clip = 0.5"),
+        ("int8", "levels = 3\nbucket = 9\nnorm = 'euclidean'"),
+        ("random-k", "ratio = 1.0"),
+        ("random-k", "ratio = 0.3"),
+    ] {
+        let law = codec::check_scheme(&scheme(name, params));
+        law.unwrap_or_else(|law| panic!("{name} with {params}: {law}"));
     }
+}
 
-    #[test]
-    fn damaged_rows_are_refused_or_sound(
-        index in proptest::collection::btree_set(0u32..100, 0..20),
-        at: usize,
-        flip in 1u8..,
-        cut in any::<Option<usize>>(),
-    ) {
-        let rows = |kind| Rows {
-            total: 100,
-            width: 2,
-            index: index.iter().copied().collect(),
-            values: codec::ordinary(kind, 2 * index.len()),
+#[test]
+fn abilities_are_those_of_the_scheme() {
+    for entry in CODECS {
+        let (label, params) = variants(entry).swap_remove(0);
+        let gives = |ability| entry.gives.contains(&ability);
+        let (summable, one_way) = (gives(Ability::Summable), gives(Ability::OneWay));
+        let whole = entry.needs.contains(&Ability::Contributions);
+        let expected = match (entry.build)(&params).expect("builds") {
+            Scheme::Numbers(_) => (true, true, false),
+            Scheme::Rounds(_) => (true, false, false),
+            Scheme::Contributions(_) | Scheme::Factors | Scheme::Auto(_) => (false, true, true),
         };
-        for (label, codec) in all() {
-            for kind in [Kind::F32, Kind::F64, Kind::I64] {
-                let mut bytes = Vec::new();
-                codec.encode_rows(&rows(kind), &mut bytes);
-                let place = at % bytes.len();
-                bytes[place] ^= flip;
-                if let Some(cut) = cut {
-                    bytes.truncate(cut % bytes.len());
-                }
-                let taken = codec.decode_rows(&bytes, &Rows::none(kind, 100, 2));
-                prop_assert!(taken.is_err() || taken.is_ok_and(|rows| rows.is_sound()), "{label}");
-            }
-        }
+        assert_eq!((summable, one_way, whole), expected, "{label}");
+        let exact = ["raw", "auto", "factors"].contains(&entry.name);
+        assert_eq!(gives(Ability::Lossless), exact, "{label}");
     }
 }
 
@@ -176,5 +193,140 @@ fn scale(values: &mut Values, by: f64) {
         Values::F32(inner) => inner.iter_mut().for_each(|x| *x *= by as f32),
         Values::F64(inner) => inner.iter_mut().for_each(|x| *x *= by),
         Values::I64(_) => {}
+    }
+}
+
+/// A sound compressor with a fault in what it encodes or decodes.
+struct Faulty {
+    inner: Box<dyn Compressor>,
+    keeps: Option<Keeps>,
+    encoded: fn(&[f32]) -> Vec<f32>,
+    decoded: fn(&mut [f32]),
+    trusting: bool,
+}
+
+impl Compressor for Faulty {
+    fn keeps(&self) -> Keeps {
+        self.keeps.unwrap_or(self.inner.keeps())
+    }
+
+    fn feedback(&self) -> Option<Feedback> {
+        self.inner.feedback()
+    }
+
+    fn encode(&self, values: &[f32], noise: &mut Rng, out: &mut Vec<u8>) {
+        self.inner.encode(&(self.encoded)(values), noise, out);
+    }
+
+    fn decode(&self, bytes: &[u8], into: &mut [f32]) -> Result<(), Malformed> {
+        let taken = self.inner.decode(bytes, into);
+        (self.decoded)(into);
+        if self.trusting { Ok(()) } else { taken }
+    }
+}
+
+#[test]
+fn faulty_compressors_are_found_out() {
+    let sound = |name| Faulty {
+        inner: compressor(name, ""),
+        keeps: None,
+        encoded: <[f32]>::to_vec,
+        decoded: |_| {},
+        trusting: false,
+    };
+    let finite =
+        |values: &[f32]| values.iter().map(|x| if x.is_finite() { *x } else { 0.0 }).collect();
+    let cases = [
+        (Faulty { trusting: true, ..sound("int8") }, "bytes were taken for"),
+        (
+            Faulty { decoded: |into| into.iter_mut().for_each(|x| *x *= 1.5), ..sound("top-k") },
+            "decoding does not add",
+        ),
+        (Faulty { encoded: finite, ..sound("one-bit") }, "arrived as finite numbers"),
+        (Faulty { encoded: finite, ..sound("threshold") }, "arrived as finite numbers"),
+        // Smaller by a hundredth: a bias, and for three values too.
+        (
+            Faulty { encoded: |x| x.iter().map(|x| x * 0.99).collect(), ..sound("int8") },
+            "a bias of",
+        ),
+        // Not cut as it says; cut though it says that it is not.
+        (Faulty { keeps: Some(Keeps::Unbiased), ..sound("ternary") }, "a bias of"),
+        (
+            Faulty { keeps: Some(Keeps::Contraction { delta: 0.5 }), ..sound("top-k") },
+            "is lost, with delta",
+        ),
+        (
+            Faulty { keeps: Some(Keeps::Contraction { delta: 1e-3 }), ..sound("ternary") },
+            "is lost, with delta",
+        ),
+        (
+            Faulty { keeps: Some(Keeps::Within { absolute: 1e-4 }), ..sound("threshold") },
+            "is held beyond",
+        ),
+    ];
+    for (faulty, law) in cases {
+        let found = codec::compressor::check(&faulty).unwrap_err();
+        assert!(found.contains(law), "expected '{law}', found '{found}'");
+    }
+}
+
+/// Sound rounds with a fault in what seats are told, or in what they remember.
+struct FaultyRounds {
+    inner: Box<dyn Rounds>,
+    told: fn(&mut Update),
+    forgetful: bool,
+}
+
+impl Rounds for FaultyRounds {
+    fn begin_seat(&self, shapes: &Shapes) -> Box<dyn Rounds> {
+        let (inner, told) = (self.inner.begin_seat(shapes), self.told);
+        Box::new(FaultyRounds { inner, told, forgetful: self.forgetful })
+    }
+
+    fn first(&mut self, update: Update, step: u64, world: u32) -> Update {
+        self.inner.first(update, step, world)
+    }
+
+    fn next(&mut self, sum: Update) -> Next {
+        let mut next = self.inner.next(sum);
+        if let Next::Done(total) = &mut next {
+            (self.told)(total);
+        }
+        next
+    }
+
+    fn save(&self) -> BTreeMap<String, Values> {
+        self.inner.save()
+    }
+
+    fn restore(&mut self, state: BTreeMap<String, Values>) {
+        self.inner.restore(if self.forgetful { BTreeMap::new() } else { state });
+    }
+}
+
+fn halve(total: &mut Update, name: &str) {
+    for block in total.blocks.iter_mut().filter(|block| block.name == name) {
+        if let Body::Dense(values) = &mut block.body {
+            scale(values, 0.5);
+        }
+    }
+}
+
+#[test]
+fn faulty_rounds_are_found_out() {
+    let sound = |name| FaultyRounds { inner: rounds(name, ""), told: |_| {}, forgetful: false };
+    for name in ["low-rank", "random-k"] {
+        codec::rounds::check(&sound(name)).unwrap();
+        let cases = [
+            // The mean of two seats instead of their sum.
+            (FaultyRounds { told: |it| halve(it, "matrix"), ..sound(name) }, "did not arrive"),
+            (FaultyRounds { told: |it| halve(it, "loss"), ..sound(name) }, "is no model's block"),
+            (FaultyRounds { told: |it| it.blocks.truncate(2), ..sound(name) }, "other blocks"),
+            (FaultyRounds { forgetful: true, ..sound(name) }, "what is restored"),
+        ];
+        for (faulty, law) in cases {
+            let found = codec::rounds::check(&faulty).unwrap_err();
+            assert!(found.contains(law), "{name}: expected '{law}', found '{found}'");
+        }
     }
 }

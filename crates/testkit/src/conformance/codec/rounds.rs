@@ -128,10 +128,13 @@ fn dense(update: &Update, name: &str) -> Result<Vec<f64>, String> {
 fn sums_back(rounds: &dyn Rounds, kind: Kind, world: u32) -> Verdict {
     let shapes = shapes();
     let mut seats = seats(rounds, &shapes, world);
-    let mut owed: Vec<(String, Vec<f64>)> =
-        shapes.iter().map(|(name, (rows, columns))| (name.clone(), vec![0.0; rows * columns])).collect();
+    let mut owed: Vec<(String, Vec<f64>)> = shapes
+        .iter()
+        .map(|(name, (rows, columns))| (name.clone(), vec![0.0; rows * columns]))
+        .collect();
     for now in 0..STEPS {
-        let given: Vec<Update> = (0..world).map(|seat| contribution(kind, seat.into(), now)).collect();
+        let given: Vec<Update> =
+            (0..world).map(|seat| contribution(kind, seat.into(), now)).collect();
         let (total, _) = step(&mut seats, &given, now)?;
         let mut sum = given[0].clone();
         for other in &given[1..] {
@@ -158,7 +161,10 @@ fn sums_back(rounds: &dyn Rounds, kind: Kind, world: u32) -> Verdict {
             held.iter_mut().zip(lost).for_each(|(sum, lost)| *sum += lost);
         }
         for (at, (owed, held)) in owed.iter().zip(&held).enumerate() {
-            ensure!((owed - held).abs() <= tolerance, "'{name}' {at}: {held:e} is held, {owed:e} did not arrive");
+            ensure!(
+                (owed - held).abs() <= tolerance,
+                "'{name}' {at}: {held:e} is held, {owed:e} did not arrive"
+            );
         }
     }
     Ok(())
@@ -175,7 +181,10 @@ fn begins_again(rounds: &dyn Rounds, kind: Kind) -> Verdict {
     let before: Vec<_> = flock.iter().map(|seat| seat.save()).collect();
     let broken_off: Vec<Update> =
         flock.iter_mut().zip(given(3)).map(|(seat, update)| seat.first(update, 3, 2)).collect();
-    ensure!(flock.iter().map(|seat| seat.save()).eq(before.clone()), "the first sum changes the state");
+    ensure!(
+        flock.iter().map(|seat| seat.save()).eq(before.clone()),
+        "the first sum changes the state"
+    );
     let mut sum = broken_off[0].clone();
     sum.fold(&broken_off[1]).map_err(|error| error.to_string())?;
     let _ = flock[0].first(contribution(kind, 0, 3), 3, 2);

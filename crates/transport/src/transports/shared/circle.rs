@@ -4,9 +4,9 @@
 //! Order of every sum, whatever its length: seat 0's number first, then those of the others in the order of seats, so
 //! all seats hold the same bits. Two ways, which differ in nothing but cost:
 //!
-//! - *flat*, for short sums and for two seats: everybody folds everything, and one wait is enough;
-//! - *sliced*, for long ones among three and more: each folds its slice of a chunk and the others copy it
-//!   (Rabenseifner's reduce-scatter and gather, ICCS 2004, with loads in place of messages).
+//! - *flat*, for short sums: everybody folds everything, and one wait is enough;
+//! - *sliced*, for long ones: each folds its slice of a chunk and the others copy it (Rabenseifner's
+//!   reduce-scatter and gather, ICCS 2004, with loads in place of messages).
 //!
 //! A chunk is posted while the one before it is folded. Its slot has a sequence, odd while it is written, which readers
 //! check before and after: a writer that came back from the dead is found, and its numbers are thrown away.
@@ -24,7 +24,7 @@ use std::sync::atomic::{Ordering, fence};
 pub struct Tuning {
     /// Bytes of a chunk, at most those of a slot.
     pub chunk_bytes: usize,
-    /// Sums up to this are flat, whatever the number of seats.
+    /// Sums up to this are flat.
     pub flat_bytes_max: usize,
     /// From this on sums are written around the caches.
     pub streamed_from: usize,
@@ -32,7 +32,7 @@ pub struct Tuning {
 
 impl Default for Tuning {
     fn default() -> Tuning {
-        Tuning { chunk_bytes: 128 << 10, flat_bytes_max: 16 << 10, streamed_from: 4 << 20 }
+        Tuning { chunk_bytes: SLOT_BYTES, flat_bytes_max: 16 << 10, streamed_from: 1 << 20 }
     }
 }
 
@@ -100,7 +100,7 @@ impl Circle {
             });
             return Ok(());
         }
-        let is_flat = (self.views.len() == 2 && std::env::var_os("SLICE2").is_none()) || parts.bytes <= self.tuning.flat_bytes_max;
+        let is_flat = parts.bytes <= self.tuning.flat_bytes_max;
         let outcome = match is_flat {
             true => self.flat(&parts, patience),
             false => self.sliced(&parts, patience),
@@ -160,7 +160,7 @@ impl Circle {
         sequence.store(2 * count + 1, Ordering::Relaxed);
         fence(Ordering::Release);
         mapping.long(self.port.shape(count)).store(parts.shape, Ordering::Relaxed);
-        let slot = mapping.range_mut(self.port.contribution(count), SLOT_BYTES);
+        let slot = mapping.range_mut(self.port.numbers(count), SLOT_BYTES);
         let whole = parts.slice(chunk, 0, 1);
         if is_sliced {
             // Nobody else folds this seat's own slice.
@@ -184,7 +184,7 @@ impl Circle {
         sequence.store(2 * count + 1, Ordering::Relaxed);
         fence(Ordering::Release);
         let own = parts.slice(chunk, self.me, self.views.len());
-        let slot = mapping.range_mut(self.port.total(count), SLOT_BYTES);
+        let slot = mapping.range_mut(self.port.numbers(count), SLOT_BYTES);
         parts.fold(chunk, own, &self.contributions(chunk), slot);
         sequence.store(2 * count + 2, Ordering::Release);
         self.check_unchanged(chunk, Port::sequence)?;
@@ -199,7 +199,7 @@ impl Circle {
         let (me, seats) = (self.me, self.views.len());
         for seat in (1..seats).map(|ahead| (me + ahead) % seats) {
             self.wait_for(seat, Port::reduced, count + 1, "the slice", patience)?;
-            let place = self.port.total(count);
+            let place = self.port.numbers(count);
             let slot = self.views[seat].mapping.range(place, SLOT_BYTES);
             let slice = parts.slice(chunk, seat, seats);
             parts.fold(chunk, slice, &[slot], std::ptr::null_mut());
@@ -211,7 +211,7 @@ impl Circle {
 
     /// Where everybody's contribution to a chunk lies; null stands for this seat's own.
     fn contributions(&self, chunk: usize) -> Vec<*const u8> {
-        let place = self.port.contribution(self.begun + chunk as u64);
+        let place = self.port.numbers(self.begun + chunk as u64);
         let slot = |(seat, view): (usize, &View)| match seat == self.me {
             true => std::ptr::null(),
             false => view.mapping.range(place, SLOT_BYTES),

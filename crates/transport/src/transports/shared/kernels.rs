@@ -53,9 +53,10 @@ pub(super) struct Target<T> {
     pub(super) second: *mut T,
 }
 
+/// How far ahead of the sums lines are asked for. Lines that another core has written come slowly and are not foreseen
+/// by the hardware; asking early nearly halves the time of a sum that fits the caches.
+const AHEAD_BYTES: usize = 2048;
 /// Sources folded at once; more are folded in turns through a tile.
-const PREFETCH: usize = 2048;
-const PW: bool = true;
 const AT_ONCE: usize = 4;
 const TILE_BYTES: usize = 4096;
 
@@ -123,14 +124,19 @@ trait Stream {
     /// # Safety
     /// The processor has the level's instructions.
     unsafe fn done();
+    /// Asks for a line that will be read. The place need not exist.
+    fn will_read(place: *const u8);
+    /// Asks for a line that will be written. The place need not exist.
+    fn will_write(place: *const u8);
 }
 
 #[cfg(target_arch = "x86_64")]
 mod levels {
     use super::{Number, Stream, Target, run};
+    use std::arch::asm;
     use std::arch::x86_64::{
-        __m128i, __m256i, __m512i, _mm_sfence, _mm_stream_si128, _mm256_stream_si256,
-        _mm512_stream_si512,
+        __m128i, __m256i, __m512i, _MM_HINT_T0, _mm_prefetch, _mm_sfence, _mm_stream_si128,
+        _mm256_stream_si256, _mm512_stream_si512,
     };
 
     macro_rules! level {
@@ -152,6 +158,19 @@ mod levels {
                     // Stores around the caches are ordered with later ones by nothing else.
                     // SAFETY: every processor of this kind has it.
                     unsafe { _mm_sfence() };
+                }
+                #[inline(always)]
+                fn will_read(place: *const u8) {
+                    // SAFETY: a hint, harmless for any address.
+                    unsafe { _mm_prefetch::<_MM_HINT_T0>(place.cast()) };
+                }
+                #[inline(always)]
+                fn will_write(place: *const u8) {
+                    // SAFETY: a hint, harmless for any address; the compiler's own does without the request to
+                    // own the line unless the whole program is built for processors that know it.
+                    unsafe {
+                        asm!("prefetchw [{0}]", in(reg) place, options(nostack, preserves_flags));
+                    }
                 }
             }
         };
@@ -213,6 +232,8 @@ unsafe fn dispatch<T: Number, const N: usize>(
             unsafe { place.write(line) }
         }
         unsafe fn done() {}
+        fn will_read(_place: *const u8) {}
+        fn will_write(_place: *const u8) {}
     }
     // SAFETY: as the caller promised.
     unsafe { run::<T, Plain, N>(sources, target, len) }
@@ -242,10 +263,11 @@ unsafe fn run<T: Number, S: Stream, const N: usize>(
         let head = if target.is_streamed { head } else { 0 };
         (0..head).for_each(one);
         let lines = (len - head) / per_line;
-        let ahead = if !target.second.is_null() { target.second } else if target.is_streamed { std::ptr::null_mut() } else { target.first };
+        let ahead = |place: *const T, at: usize| {
+            place.wrapping_add(at).cast::<u8>().wrapping_add(AHEAD_BYTES)
+        };
         let body = |at: usize| {
-            if PW && !ahead.is_null() { std::arch::asm!("prefetchw [{0}]", in(reg) ahead.wrapping_add(at).cast::<u8>().wrapping_add(PREFETCH)); }
-            for source in &sources { std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(source.wrapping_add(at).cast::<i8>().wrapping_add(PREFETCH)); }
+            sources.iter().for_each(|&source| S::will_read(ahead(source, at)));
             let mut sum = sources[0].add(at).cast::<T::Line>().read_unaligned();
             for source in &sources[1..] {
                 sum = T::plus_line(sum, source.add(at).cast::<T::Line>().read_unaligned());
@@ -256,6 +278,7 @@ unsafe fn run<T: Number, S: Stream, const N: usize>(
             (false, true) => {
                 for line in 0..lines {
                     let at = head + line * per_line;
+                    S::will_write(ahead(target.first, at));
                     target.first.add(at).cast::<T::Line>().write_unaligned(body(at));
                 }
             }
@@ -268,6 +291,8 @@ unsafe fn run<T: Number, S: Stream, const N: usize>(
             (false, false) => {
                 for line in 0..lines {
                     let at = head + line * per_line;
+                    S::will_write(ahead(target.first, at));
+                    S::will_write(ahead(target.second, at));
                     let sum = body(at);
                     target.first.add(at).cast::<T::Line>().write_unaligned(sum);
                     target.second.add(at).cast::<T::Line>().write_unaligned(sum);
@@ -276,6 +301,7 @@ unsafe fn run<T: Number, S: Stream, const N: usize>(
             (true, false) => {
                 for line in 0..lines {
                     let at = head + line * per_line;
+                    S::will_write(ahead(target.second, at));
                     let sum = body(at);
                     S::line(target.first.add(at).cast::<T::Line>(), sum);
                     target.second.add(at).cast::<T::Line>().write_unaligned(sum);

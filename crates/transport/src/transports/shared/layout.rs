@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! 0        identity: magic, layout, job, epoch, seat, nonce, bytes
-//! 4096     port 0 … port 15, each: counters and slot sequences (a page), contributions, totals
+//! 4096     port 0 … port 15, each: counters and slot sequences (a page), then the slots
 //! then     the arena of shared buffers
 //! ```
 //!
@@ -12,16 +12,15 @@
 pub(super) const IDENTITY_BYTES: usize = 4096;
 /// Sums that may be under way at the same time between the same seats, one in each port.
 pub const PORTS: usize = 16;
-/// Bytes of contributions in one slot: small enough that a slot is still in the owner's second-level cache when
-/// peers read it.
-pub(super) const SLOT_BYTES: usize = 2 << 20;
-/// Slots of a port: how many chunks a seat may be ahead of the slowest.
-pub(super) const SLOTS: usize = 4;
+/// Bytes of one slot: small enough that a slot is still in a second-level cache when peers read it.
+pub(super) const SLOT_BYTES: usize = 512 << 10;
+/// Slots of a port: one chunk is posted, one reduced and one gathered at the same time.
+pub(super) const SLOTS: usize = 3;
 /// Numbers begin at multiples of this within a slot, and slices end there.
 pub(super) const LINE: usize = 64;
 
 const PORT_HEAD_BYTES: usize = 4096;
-const PORT_BYTES: usize = PORT_HEAD_BYTES + 2 * SLOTS * SLOT_BYTES;
+const PORT_BYTES: usize = PORT_HEAD_BYTES + SLOTS * SLOT_BYTES;
 /// Where the arena of shared buffers begins.
 pub(super) const ARENA: usize = IDENTITY_BYTES + PORTS * PORT_BYTES;
 
@@ -66,29 +65,25 @@ impl Port {
         self.0 + 3 * LINE
     }
 
-    /// The sequence of a slot of contributions; the digest of the sum's shape lies beside it.
+    /// The sequence of a slot's contribution; the digest of the sum's shape lies beside it.
     pub(super) fn sequence(self, chunk: u64) -> usize {
         self.0 + (4 + slot(chunk)) * LINE
     }
 
-    /// The digest of the sum's shape, for a slot of contributions.
+    /// The digest of the sum's shape.
     pub(super) fn shape(self, chunk: u64) -> usize {
         self.sequence(chunk) + 8
     }
 
-    /// The sequence of a slot of totals.
+    /// The sequence of a slot's total.
     pub(super) fn total_sequence(self, chunk: u64) -> usize {
         self.0 + (4 + SLOTS + slot(chunk)) * LINE
     }
 
-    /// The numbers of a slot of contributions.
-    pub(super) fn contribution(self, chunk: u64) -> usize {
+    /// The numbers of a slot: what this seat contributes to the others' slices, and in its own slice, which nobody
+    /// else needs of its contribution, the total.
+    pub(super) fn numbers(self, chunk: u64) -> usize {
         self.0 + PORT_HEAD_BYTES + slot(chunk) * SLOT_BYTES
-    }
-
-    /// The numbers of a slot of totals.
-    pub(super) fn total(self, chunk: u64) -> usize {
-        self.0 + PORT_HEAD_BYTES + (SLOTS + slot(chunk)) * SLOT_BYTES
     }
 }
 

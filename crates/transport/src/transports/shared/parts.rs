@@ -1,6 +1,7 @@
 //! What one sum is made of, and how it is cut. An update has several parts (blocks) of different kinds and lengths;
 //! chunks are filled with them one after another, so that many small blocks cost one turn and not one each. The cut
-//! depends on kinds and lengths alone: every seat makes the same.
+//! depends on kinds and lengths alone: every seat makes the same. Chunks are counted from the end of the update: what was
+//! written last is still in the caches when its turn comes first.
 //!
 //! Unsafe, because it hands raw pointers of checked ranges to the kernels.
 
@@ -147,7 +148,7 @@ impl<'a> Parts<'a> {
 
     /// The bytes of a chunk's slot that one of `seats` reduces, all of it for a single one.
     pub(super) fn slice(&self, chunk: usize, seat: usize, seats: usize) -> Range<usize> {
-        let used = self.chunks[chunk].1;
+        let used = self.chunks[self.place(chunk)].1;
         let bound = |seat: usize| (used / LINE * seat / seats) * LINE;
         bound(seat)..if seat + 1 == seats { used } else { bound(seat + 1) }
     }
@@ -159,10 +160,6 @@ impl<'a> Parts<'a> {
             unsafe {
                 let source = part.source.add(numbers.start * part.kind.bytes());
                 run(part.kind, &[source], (slot.add(at), false), std::ptr::null_mut(), numbers.len());
-                if std::env::var_os("DEMOTE").is_some() {
-                    let end = numbers.len() * part.kind.bytes();
-                    for line in (0..end).step_by(64) { let q = slot.add(at + line); std::arch::asm!("cldemote [{0}]", in(reg) q); }
-                }
             }
         });
     }
@@ -191,6 +188,11 @@ impl<'a> Parts<'a> {
         });
     }
 
+    /// Where a chunk lies: the first one is the last in memory.
+    fn place(&self, chunk: usize) -> usize {
+        self.chunks.len() - 1 - chunk
+    }
+
     /// Every piece of a chunk that meets a range of bytes: its part, the numbers of it, and where they lie.
     fn each(
         &self,
@@ -198,8 +200,9 @@ impl<'a> Parts<'a> {
         bytes: Range<usize>,
         mut visit: impl FnMut(&Part, Range<usize>, usize),
     ) {
-        let first = chunk.checked_sub(1).map_or(0, |before| self.chunks[before].0);
-        for piece in &self.pieces[first..self.chunks[chunk].0] {
+        let place = self.place(chunk);
+        let first = place.checked_sub(1).map_or(0, |before| self.chunks[before].0);
+        for piece in &self.pieces[first..self.chunks[place].0] {
             let part = &self.parts[piece.part];
             let size = part.kind.bytes();
             let end = (piece.at + piece.len * size).min(bytes.end);

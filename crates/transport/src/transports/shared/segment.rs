@@ -4,6 +4,7 @@
 
 use super::layout::{ARENA, IDENTITY_BYTES, identity};
 use super::mapping::{Access, Mapping};
+use crate::token::random_bytes;
 use rustix::fd::{AsFd, AsRawFd, OwnedFd};
 use rustix::fs::{
     MemfdFlags, Mode, OFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate,
@@ -31,6 +32,16 @@ pub struct Identity {
     /// A random number that only the owner's peers are told: a descriptor that was closed and used again for
     /// something else does not have it.
     pub nonce: u64,
+}
+
+impl Identity {
+    /// The identity of a new segment, with a nonce that nobody can guess.
+    ///
+    /// # Errors
+    /// The system has no random numbers.
+    pub fn fresh(job: JobId, epoch: Epoch, seat: Seat) -> Result<Identity> {
+        Ok(Identity { job, epoch, seat, nonce: u64::from_le_bytes(random_bytes()?) })
+    }
 }
 
 /// What a seat tells its peers over their links, so that they find its segment.

@@ -63,7 +63,7 @@ impl Waiter {
             }
         }
         self.spins = (self.spins - self.spins / 8).max(SPINS_MIN);
-        for _ in 0..std::env::var("YIELDS").map_or(YIELDS, |w| w.parse().unwrap()) {
+        for _ in 0..YIELDS {
             sched_yield();
             if reached() {
                 return Ok(());

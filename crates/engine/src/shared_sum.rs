@@ -1,0 +1,93 @@
+//! Sums of updates through shared memory: the shell between a merger and a circle of seats. A contribution is kept until
+//! the next sum, because recovery needs it; its memory then takes that sum, so that a long run takes no new pages.
+
+use starlings_core::{Block, Body, Deadline, Fault, Result, Update, Values};
+use starlings_transport::shared::{Circle, Numbers, NumbersMut, Patience};
+
+/// Sums over one group of seats of one host, one after another.
+#[derive(Debug)]
+pub struct SharedSum {
+    circle: Circle,
+    last: Option<Update>,
+}
+
+impl SharedSum {
+    pub(crate) fn new(circle: Circle) -> SharedSum {
+        SharedSum { circle, last: None }
+    }
+
+    /// Whether an update can be summed here: all its blocks are dense. The answer is the same on every seat, for names
+    /// and shapes of an update are.
+    #[must_use]
+    pub fn takes(update: &Update) -> bool {
+        update.blocks.iter().all(|block| matches!(block.body, Body::Dense(_)))
+    }
+
+    /// Sums an update over the group; all seats get the same bits. Order of each number's sum: the group's first seat,
+    /// then the others in order.
+    ///
+    /// # Errors
+    /// A peer that is late or sums something else, or whatever `interrupted` gives while a peer is awaited. The
+    /// contribution is then given back by [`SharedSum::contribution`].
+    ///
+    /// # Panics
+    /// If a block is not dense; see [`SharedSum::takes`].
+    pub fn sum(
+        &mut self,
+        update: Update,
+        by: Deadline,
+        interrupted: &dyn Fn() -> Option<Fault>,
+    ) -> Result<Update> {
+        let mut totals = room_like(&update, self.last.take());
+        let sources: Vec<Numbers<'_>> = update.blocks.iter().map(numbers).collect();
+        let mut targets: Vec<NumbersMut<'_>> = totals.blocks.iter_mut().map(numbers_mut).collect();
+        let outcome = self.circle.sum(&sources, &mut targets, &Patience { by, interrupted });
+        drop((sources, targets));
+        self.last = Some(update);
+        outcome.map(|()| totals)
+    }
+
+    /// What this seat contributed to the last sum, whether that succeeded or not.
+    pub fn contribution(&mut self) -> Option<Update> {
+        self.last.take()
+    }
+}
+
+/// Room for the sums of an update, out of an older one's memory where kinds and lengths agree.
+fn room_like(update: &Update, old: Option<Update>) -> Update {
+    let mut old = old.map_or_else(Vec::new, |old| old.blocks).into_iter();
+    let room = |block: &Block| {
+        let values = dense(block);
+        let fits = |old: &Values| old.kind() == values.kind() && old.len() == values.len();
+        let body = match old.next().map(|old| old.body) {
+            Some(Body::Dense(old)) if fits(&old) => Body::Dense(old),
+            _ => Body::Dense(Values::zeros(values.kind(), values.len())),
+        };
+        Block { name: block.name.clone(), body }
+    };
+    Update { blocks: update.blocks.iter().map(room).collect() }
+}
+
+fn dense(block: &Block) -> &Values {
+    match &block.body {
+        Body::Dense(values) => values,
+        _ => panic!("only dense blocks are summed in shared memory"),
+    }
+}
+
+fn numbers(block: &Block) -> Numbers<'_> {
+    match dense(block) {
+        Values::F32(values) => Numbers::F32(values),
+        Values::F64(values) => Numbers::F64(values),
+        Values::I64(values) => Numbers::I64(values),
+    }
+}
+
+fn numbers_mut(block: &mut Block) -> NumbersMut<'_> {
+    match &mut block.body {
+        Body::Dense(Values::F32(values)) => NumbersMut::F32(values),
+        Body::Dense(Values::F64(values)) => NumbersMut::F64(values),
+        Body::Dense(Values::I64(values)) => NumbersMut::I64(values),
+        _ => unreachable!("room was made for dense blocks alone"),
+    }
+}

@@ -1,6 +1,6 @@
 """The files that all contenders read, from fixed seeds.
 
-Usage: data.py blobs|correlated|onehot|ratings FOLDER SCALE. A scale below 1 makes fewer rows, for quick runs.
+Usage: data.py blobs|correlated|onehot|ratings|wide FOLDER SCALE. A scale below 1 makes fewer rows, for quick runs.
 Files appear whole or not at all: they are written beside their place and then renamed.
 """
 
@@ -70,6 +70,17 @@ def ratings(folder, scale):
             file.writelines(f"{u},{i},{r}\n" for u, i, r in zip(user[part], item[part], score[part]))
 
 
+def wide(folder, scale):
+    """256 classes of 1,024 features: few rows and a large model, so that the bytes of an exchange are what counts."""
+    random = np.random.default_rng(15)
+    rows, columns, classes = int(1_600 * scale), 1_024, 256
+    centres = random.normal(size=(classes, columns))
+    labels = np.arange(rows) % classes
+    random.shuffle(labels)
+    points = (0.5 * centres[labels] + random.normal(size=(rows, columns))) / np.sqrt(columns)
+    parquet(folder, "wide", points, labels)
+
+
 def parquet(folder, name, points, labels=None):
     import pyarrow
     import pyarrow.parquet
@@ -101,4 +112,5 @@ class whole:
 if __name__ == "__main__":
     name, folder, scale = sys.argv[1:4]
     os.makedirs(folder, exist_ok=True)
-    {"blobs": blobs, "correlated": correlated, "onehot": onehot, "ratings": ratings}[name](folder, float(scale))
+    makers = {"blobs": blobs, "correlated": correlated, "onehot": onehot, "ratings": ratings, "wide": wide}
+    makers[name](folder, float(scale))

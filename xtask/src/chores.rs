@@ -15,6 +15,26 @@ const DOC_TESTS: &[&str] = &["test", "--workspace", "--doc"];
 const CONFORMANCE: &str = "test(/conformance/) | binary(/conformance/)";
 const SIMULATION: &str = "test(/simulat/) | binary(/simulat/)";
 
+/// What the feature `mpi` adds, against the real mpirun.
+const MPI_CLIPPY: &[&str] = &[
+    "clippy",
+    "--package",
+    "starlings-cli",
+    "--package",
+    "starlings-transport",
+    "--features",
+    "mpi",
+    "--all-targets",
+    "--quiet",
+    "--",
+    "-D",
+    "warnings",
+];
+const MPI_LINKS: &[&str] =
+    &["test", "--package", "starlings-transport", "--features", "mpi", "--lib", "mpi"];
+const MPI_RUNS: &[&str] =
+    &["test", "--package", "starlings-cli", "--features", "mpi", "--test", "mpi"];
+
 /// Read-only, cheapest first, stops at the first failure.
 pub(crate) fn verify(root: &Path) -> Result<(), String> {
     let mut run = Run::new(root);
@@ -98,7 +118,59 @@ pub(crate) fn test(root: &Path) -> Result<(), String> {
         // This includes the doc tests.
         run.cargo("tests", &["test", "--workspace", "--no-fail-fast"], 40);
     }
+    match mpi_lacks().as_slice() {
+        [] => {
+            if has("clippy") {
+                run.cargo("mpi clippy", MPI_CLIPPY, 20);
+            }
+            run.cargo("mpi links", MPI_LINKS, 20);
+            run.cargo("mpi runs", MPI_RUNS, 20);
+        }
+        lacks => println!(
+            "skipped: MPI (not found: {}; on Debian install openmpi-bin, libopenmpi-dev and libclang-dev)",
+            lacks.join(", ")
+        ),
+    }
     run.finish()
+}
+
+/// What the feature `mpi` needs and this machine has not.
+fn mpi_lacks() -> Vec<&'static str> {
+    let answers = |program: &str| {
+        let asked = Command::new(program).arg("--version").stdin(Stdio::null()).output();
+        asked.is_ok_and(|output| output.status.success())
+    };
+    let mut lacks: Vec<&str> =
+        ["mpirun", "mpicc"].into_iter().filter(|program| !answers(program)).collect();
+    if !has_libclang() {
+        lacks.push("libclang");
+    }
+    lacks
+}
+
+/// The library that reads MPI's headers at build time, where its loader looks for it.
+fn has_libclang() -> bool {
+    if std::env::var_os("LIBCLANG_PATH").is_some() {
+        return true;
+    }
+    let below = |folder: &str, inside: &str| -> Vec<std::path::PathBuf> {
+        let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+        entries.map(|entry| entry.path().join(inside)).collect()
+    };
+    let mut folders: Vec<std::path::PathBuf> = below("/usr/lib", "lib");
+    folders.extend(below("/usr/lib", ""));
+    folders.extend(["/usr/lib", "/usr/lib64", "/usr/local/lib"].map(Into::into));
+    folders.iter().any(|folder| {
+        let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+        let is_clang = |name: String| {
+            name == "libclang.so"
+                || name.starts_with("libclang.so.")
+                || name.starts_with("libclang-")
+                    && !name.starts_with("libclang-cpp")
+                    && name.contains(".so")
+        };
+        entries.filter_map(|entry| entry.file_name().into_string().ok()).any(is_clang)
+    })
 }
 
 fn nextest(filter: &str) -> [&str; 6] {

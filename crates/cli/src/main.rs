@@ -51,6 +51,9 @@ fn main() -> ExitCode {
             if !(silent && fault.blame() == Blame::Interrupted) {
                 output::complain(&format!("error: {fault}"));
             }
+            // The other ranks would wait for this one.
+            #[cfg(feature = "mpi")]
+            starlings::mpi::abort(code(&fault));
             ExitCode::from(code(&fault))
         }
     }

@@ -41,6 +41,8 @@ pub enum Ability {
     OneWay,
     /// The learner can emit a matrix as the factors it is made of.
     Factors,
+    /// Rows are moved to other workers by what is in them.
+    Shuffle,
 }
 
 impl Ability {
@@ -63,6 +65,7 @@ impl Ability {
             Ability::Anytime => "a topology in which nobody has to wait",
             Ability::Elementwise => "a codec that encodes each number by itself",
             Ability::OneWay => "a codec that is done in one message",
+            Ability::Shuffle => "rows that are to move to other workers (Flock::shuffle)",
             Ability::Factors => "a learner that emits matrices as the factors they are made of",
         }
     }

@@ -8,11 +8,11 @@ use crate::merge::{MergeOptions, Merger};
 use crate::neighbours::Neighbours;
 use crate::net::Net;
 use crate::node::Order;
+use crate::shared_sum::SharedSum;
 use serde::{Deserialize, Serialize};
 use starlings_cluster::protocol::{FromClient, Message, ToClient};
-use starlings_core::{
-    Block, Body, Deadline, Fault, Result, Update, Values, suggestion,
-};
+use starlings_core::{Block, Body, Deadline, Fault, Result, Update, Values, suggestion};
+use starlings_transport::Lane;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -31,6 +31,9 @@ pub struct AllReduce {
     /// `shared`, or another transport's name to do without shared memory; chosen by itself where it is not said.
     #[serde(default)]
     pub transport: Option<String>,
+    /// Whether the numbers live in shared memory before and after: then nothing is copied into it.
+    #[serde(default)]
+    pub is_resident: bool,
 }
 
 /// How long it took.
@@ -57,6 +60,7 @@ pub struct Timing {
 }
 
 const WARM_UP: u32 = 2;
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// What one worker has measured.
 #[derive(Default, Serialize, Deserialize)]
@@ -94,7 +98,11 @@ impl AllReduce {
             bytes: self.bytes,
             launcher: launcher.to_string(),
             topology: self.topology.clone(),
-            transport: if transport.is_empty() { links_of(launcher).to_string() } else { transport },
+            transport: if transport.is_empty() {
+                links_of(launcher).to_string()
+            } else {
+                transport
+            },
             repeats: self.repeats,
             median_seconds,
             min_seconds: seconds[0],
@@ -117,20 +125,22 @@ impl AllReduce {
     /// One worker's part: sums, checks the sum, and gives the seconds of each timed one.
     pub(crate) fn run(&self, net: &Arc<Net>, neighbours: &Neighbours) -> Result<Measured> {
         let topology = summing(&self.topology, "")?;
-        let options = MergeOptions::exact(1, net, topology, Duration::from_secs(120));
+        let options = MergeOptions::exact(1, net, topology, PATIENCE);
         let shared = match self.transport.as_deref() {
             None | Some("shared") => neighbours.sum(options.kind, &options.group),
             Some(_) => None,
         };
         let transport = shared.as_ref().map(|_| "shared".to_string());
-        if transport.is_none() && self.transport.as_deref() == Some("shared") && net.world() > 1 {
+        let wanted = self.is_resident || self.transport.as_deref() == Some("shared");
+        if shared.is_none() && wanted && net.world() > 1 {
             return Err(Fault::machine("these workers have no memory in common"));
         }
+        let shared = match shared {
+            Some(shared) if self.is_resident => return self.run_resident(net, neighbours, shared),
+            shared => shared,
+        };
         let mut merger = Merger::new(net.clone(), options).through(shared);
-        let count = (self.bytes / 4).max(1) as usize;
-        let mine = (net.seat().0 + 1) as f32;
-        let world = net.world() as f32;
-        let expected = world * (world + 1.0) / 2.0;
+        let (count, mine, expected) = self.numbers(net);
         let mut seconds = Vec::new();
         let mut update = update(vec![mine; count]);
         for round in 0..self.repeats + WARM_UP {
@@ -141,15 +151,43 @@ impl AllReduce {
                 seconds.push(begun.elapsed().as_secs_f64());
             }
             let values = values_mut(&mut update);
-            if values[0] != expected || values[count - 1] != expected {
-                return Err(Fault::peer(
-                    None,
-                    format!("a wrong sum: {} for {expected}", values[0]),
-                ));
-            }
+            check(values, expected)?;
             values.fill(mine);
         }
         Ok(Measured { seconds, transport: transport.unwrap_or_default() })
+    }
+
+    /// How many numbers, what this seat contributes of each, and their sum.
+    fn numbers(&self, net: &Net) -> (usize, f32, f32) {
+        let world = net.world() as f32;
+        let count = (self.bytes / 4).max(1) as usize;
+        (count, (net.seat().0 + 1) as f32, world * (world + 1.0) / 2.0)
+    }
+
+    /// As [`AllReduce::run`], with numbers that live in shared memory.
+    fn run_resident(
+        &self,
+        net: &Arc<Net>,
+        neighbours: &Neighbours,
+        mut shared: SharedSum,
+    ) -> Result<Measured> {
+        let (count, mine, expected) = self.numbers(net);
+        let (mut from, mut into) = (neighbours.buffer(count)?, neighbours.buffer(count)?);
+        let interrupted = || net.try_next(Lane::Control, |_| false).err();
+        let mut seconds = Vec::new();
+        for round in 0..self.repeats + WARM_UP {
+            from.as_mut_slice().fill(mine);
+            let by = Deadline::after(PATIENCE);
+            shared.sum(self::update(vec![0.0]), by, &interrupted)?;
+            let begun = now();
+            shared.sum_buffers(&from, &mut into, by, &interrupted)?;
+            if round >= WARM_UP {
+                seconds.push(begun.elapsed().as_secs_f64());
+            }
+            check(into.as_slice(), expected)?;
+            std::mem::swap(&mut from, &mut into);
+        }
+        Ok(Measured { seconds, transport: "shared".to_string() })
     }
 
     fn on_threads(&self) -> Result<Measured> {
@@ -162,7 +200,10 @@ impl AllReduce {
             let lost = |_| Err(Fault::machine("a worker panicked"));
             workers.into_iter().map(|worker| worker.join().unwrap_or_else(lost)).collect()
         });
-        results.into_iter().reduce(|first, next| next.and(first)).unwrap_or_else(|| Ok(Measured::default()))
+        results
+            .into_iter()
+            .reduce(|first, next| next.and(first))
+            .unwrap_or_else(|| Ok(Measured::default()))
     }
 
     fn on_processes(&self, program: Option<&Path>) -> Result<Measured> {
@@ -197,6 +238,13 @@ impl AllReduce {
 fn update(values: Vec<f32>) -> Update {
     Update {
         blocks: vec![Block { name: "sum".to_string(), body: Body::Dense(Values::F32(values)) }],
+    }
+}
+
+fn check(values: &[f32], expected: f32) -> Result<()> {
+    match (values.first(), values.last()) {
+        (Some(&first), Some(&last)) if first == expected && last == expected => Ok(()),
+        other => Err(Fault::peer(None, format!("a wrong sum: {other:?} for {expected}"))),
     }
 }
 

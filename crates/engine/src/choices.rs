@@ -8,7 +8,7 @@ use starlings_consistency::{Blending, CONSISTENCIES, Consistency, Gate};
 use starlings_core::{Ability, Card, Entry, Fault, ParamKind, Params, Result};
 use starlings_learn::{BuildLearner, LEARNERS, Learner};
 use starlings_plan::{PLANS, Plan};
-use starlings_topology::{Form, Graph, Partial, TOPOLOGIES, Topology, Walk};
+use starlings_topology::{Form, Graph, Partial, Shuffle, TOPOLOGIES, Topology, Walk};
 use std::sync::Arc;
 
 /// Everything a worker needs to know of the job's words.
@@ -151,6 +151,18 @@ pub fn summing(name: &str, parameters: &str) -> Result<Arc<dyn Topology>> {
         Form::Sum(topology) => Ok(topology.into()),
         _ => Err(Fault::caller(format!("topology '{name}' does not sum"))
             .hint("choose one that does, such as 'ring'")),
+    }
+}
+
+/// How everyone sends something else to everyone.
+///
+/// # Errors
+/// Never, as long as the catalogue has it.
+pub fn shuffle() -> Result<Box<dyn Shuffle>> {
+    let choice = Choice { name: "all-to-all".to_string(), given: toml::Table::new() };
+    match built("topology", TOPOLOGIES, &choice)?.1 {
+        Form::Shuffle(shuffle) => Ok(shuffle),
+        _ => Err(Fault::machine("the catalogue's all-to-all is none")),
     }
 }
 

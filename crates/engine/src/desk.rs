@@ -2,7 +2,7 @@
 //! after the last.
 
 use crate::bridge::{Built, Exchange, Plans};
-use crate::choices::{Carriage, Choices, raw};
+use crate::choices::{Carriage, Choices, Layout, raw};
 use crate::clock::{Clock, Observer, Whereabouts, process_cpu_seconds};
 use crate::job::{EPOCHS_DEFAULT, Fold, Job};
 use crate::keeper::{Keeper, Resumed};
@@ -184,7 +184,11 @@ impl Desk {
         }
         let walk = Walk::new(start, steps_max, steps_a_pass);
         let tracer = Tracer::new(job.trace);
-        let wants_factors = matches!(choices.carriage, Carriage::Factors | Carriage::Auto(_));
+        // Factors are of use where contributions are summed; elsewhere each worker applies its own at once.
+        let summed = matches!((&choices.layout, &*choices.blend), (Layout::Sum, Blending::Plain));
+        let wants_factors = matches!(choices.carriage, Carriage::Factors | Carriage::Auto(_))
+            && summed
+            && job.fold == Fold::Plain;
         let plans = Plans {
             job,
             choices: &choices,

@@ -1,8 +1,9 @@
 //! A flock for a caller's own loop: join, merge, leave. The engine's own workers stand on the same parts.
 
-use crate::choices::{Carriage, raw, summing};
+use crate::choices::{self, Carriage, raw, summing};
 use crate::member::{JoinOptions, Member};
 use crate::merge::{MergeOptions, Merger};
+use crate::net::Arrival;
 use crate::node::Order;
 use crate::rules::Rule;
 use crate::table::{Table, TableOptions};
@@ -19,8 +20,8 @@ use starlings_core::{
     Values,
 };
 use starlings_data::{shard_rows, shard_start};
-use starlings_topology::Topology;
-use starlings_transport::Ticket;
+use starlings_topology::{Shuffle, Topology};
+use starlings_transport::{Header, Lane, Ticket};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::ops::Range;
 use std::path::Path;
@@ -28,6 +29,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
+
+/// The kind of a shuffle's messages on the exchange lane.
+const SHUFFLE: u8 = 13;
 
 /// How sums are made.
 #[derive(Clone)]
@@ -71,6 +75,8 @@ pub struct Flock {
     exact: Merger,
     steps: u64,
     table: Option<Table>,
+    shuffle: Box<dyn Shuffle>,
+    shuffles: u64,
     carriage: Carriage,
     patience: Duration,
 }
@@ -90,7 +96,9 @@ impl Flock {
         let lossy = MergeOptions { kind: 1, carriage: carriage.clone(), shapes, ..exact.clone() };
         let (merger, exact) =
             (Merger::new(net.clone(), lossy), Merger::new(net.clone(), exact));
-        Ok(Flock { member, merger, exact, steps: 0, table: None, carriage, patience })
+        let (shuffle, table) = (choices::shuffle()?, None);
+        let (steps, shuffles) = (0, 0);
+        Ok(Flock { member, merger, exact, steps, table, shuffle, shuffles, carriage, patience })
     }
 
     /// This member's rank.
@@ -128,6 +136,36 @@ impl Flock {
         let update = Update { blocks: std::mem::take(blocks) };
         *blocks = self.exact.merge(update)?.blocks;
         Ok(())
+    }
+
+    /// Everyone has something else for everyone: `parts[s]` goes to rank s, and what comes back has at place s what
+    /// rank s had for this member (the shuffle of MapReduce). All members call it together.
+    ///
+    /// # Errors
+    /// As many parts as members are needed; a lost member.
+    pub fn shuffle(&mut self, mut parts: Vec<Vec<u8>>) -> Result<Vec<Vec<u8>>> {
+        let (me, world) = (self.seat(), self.world());
+        if parts.len() != world as usize {
+            let what = format!("a shuffle among {world} has {} parts", parts.len());
+            return Err(Fault::caller(what).hint("give one part for each rank, empty or not"));
+        }
+        let (net, step) = (&self.member.net, Step(self.shuffles));
+        self.shuffles += 1;
+        let by = Deadline::after(self.patience);
+        let mut received = vec![Vec::new(); world as usize];
+        received[me.index()] = std::mem::take(&mut parts[me.index()]);
+        for round in 0..self.shuffle.rounds(world) {
+            let Some((to, from)) = self.shuffle.pair(me, world, round) else { continue };
+            let header = Header { lane: Lane::Exchange, kind: SHUFFLE, step, tag: round };
+            net.send(to, header, &parts[to.index()], by)?;
+            let mine = |arrival: &Arrival| {
+                arrival.from == from
+                    && arrival.header.kind == SHUFFLE
+                    && arrival.header.step == step
+            };
+            received[from.index()] = net.next(Lane::Exchange, mine, by)?.payload;
+        }
+        Ok(received)
     }
 
     /// Opens the flock's table: `rows` × `width` zeros that live at owners. All members open it alike, once;

@@ -331,8 +331,18 @@ fn one_of<T: Copy>(table: &toml::Table, key: &str, words: &[(&str, T)]) -> Resul
 }
 
 fn transport(table: &toml::Table) -> Result<Option<String>> {
-    let words = [("auto", ""), ("shared", "shared"), ("tcp", "tcp")];
+    let words = [
+        ("auto", ""),
+        #[cfg(feature = "mpi")]
+        ("mpi", "mpi"),
+        ("shared", "shared"),
+        ("tcp", "tcp"),
+    ];
     let name = one_of(table, "transport", &words)?;
+    if name == "mpi" && word(table, "launcher")? != Some("mpi") {
+        return Err(Fault::caller("[cluster] transport = 'mpi' needs launcher = 'mpi'")
+            .hint("start the job with mpirun and --launcher mpi, or choose another transport"));
+    }
     Ok((!name.is_empty()).then(|| name.to_string()))
 }
 

@@ -181,24 +181,39 @@ impl Merger {
         });
         let by = Deadline::after(self.patience);
         let mut commands = Vec::new();
+        // What is to be done, the first at the end.
+        let mut pending: Vec<Command> = Vec::new();
         machine.on(Event::Begin, &mut commands);
         loop {
-            for command in commands.drain(..) {
-                match command {
-                    Command::Send { to, chunk, total } => {
-                        let mut scratch = std::mem::take(&mut self.scratch);
-                        let bytes = machine.payload(chunk, &mut scratch);
-                        self.bytes_raw += machine.bytes_raw(chunk);
-                        let sent = self.send(to, (chunk, total, count), bytes, by);
-                        self.scratch = scratch;
-                        sent?;
-                    }
-                    Command::Done => return Ok(machine.take()),
-                    Command::Fail { seat, phase, why } => return Err(self.fail(seat, phase, &why)),
+            // What has just been folded is warm: it leaves before what was wanted earlier.
+            pending.extend(commands.drain(..).rev());
+            let arrived = match pending.pop() {
+                Some(Command::Send { to, chunk, total }) => {
+                    let mut scratch = std::mem::take(&mut self.scratch);
+                    let bytes = machine.payload(chunk, &mut scratch);
+                    self.bytes_raw += machine.bytes_raw(chunk);
+                    let sent = self.send(to, (chunk, total, count), bytes, by);
+                    self.scratch = scratch;
+                    sent?;
+                    self.arrived(count)
                 }
-            }
-            let event = self.arrival(count, by).map_err(|f| self.explain(f, machine.waiting()))?;
+                Some(Command::Done) if pending.is_empty() => return Ok(machine.take()),
+                // The others still wait for what this seat has not sent yet.
+                Some(Command::Done) => {
+                    pending.insert(0, Command::Done);
+                    continue;
+                }
+                Some(Command::Fail { seat, phase, why }) => {
+                    return Err(self.fail(seat, phase, &why));
+                }
+                None => self.arrival(count, by).map(Some),
+            };
+            let arrived = arrived.map_err(|fault| self.explain(fault, machine.waiting()))?;
+            let Some(event) = arrived else { continue };
             machine.on(event, &mut commands);
+            for (from, payload) in machine.spent() {
+                self.net.recycle(self.group[from.index()], payload);
+            }
         }
     }
 
@@ -260,6 +275,14 @@ impl Merger {
         let mine =
             |arrival: &Arrival| arrival.header.kind == self.kind && arrival.header.step == count;
         self.event(self.net.next(Lane::Exchange, mine, by)?)
+    }
+
+    /// A frame of this sum that is here already.
+    fn arrived(&self, count: Step) -> Result<Option<Event>> {
+        let mine =
+            |arrival: &Arrival| arrival.header.kind == self.kind && arrival.header.step == count;
+        let arrival = self.net.try_next(Lane::Exchange, mine)?;
+        arrival.map(|arrival| self.event(arrival)).transpose()
     }
 
     fn event(&self, arrival: Arrival) -> Result<Event> {

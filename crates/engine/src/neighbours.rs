@@ -5,7 +5,7 @@
 use crate::shared_sum::SharedSum;
 use serde::{Deserialize, Serialize};
 use starlings_core::{Deadline, Epoch, Fault, JobId, Result, Seat, Step};
-use starlings_transport::shared::{Circle, Identity, Offer, PORTS, Segment, View};
+use starlings_transport::shared::{Circle, Identity, Offer, PORTS, Segment, SharedBuffer, View};
 use starlings_transport::{Header, Lane, Link, LinkError};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -13,6 +13,9 @@ use std::sync::Arc;
 /// The kinds of the two messages, on the control lane. They come before all others.
 const OFFER: u8 = 0x7d;
 const SIGHT: u8 = 0x7e;
+
+/// Room for shared buffers in each segment. Only what is touched takes memory.
+const ARENA_BYTES: usize = 1 << 30;
 
 /// The seats that one seat can reach through shared memory, and whom those reach.
 #[derive(Debug, Default)]
@@ -41,15 +44,17 @@ impl Neighbours {
     pub fn of_threads(world: u32) -> Vec<Arc<Neighbours>> {
         let identity = |seat| Identity { job: JobId(0), epoch: Epoch(0), seat, nonce: 0 };
         let segments: Vec<Option<Arc<Segment>>> = (0..world)
-            .map(|seat| Segment::new(identity(Seat(seat)), 0).ok().map(Arc::new))
+            .map(|seat| Segment::new(identity(Seat(seat)), ARENA_BYTES).ok().map(Arc::new))
             .collect();
-        let all: Vec<Seat> = (0..world).map(Seat).filter(|s| segments[s.index()].is_some()).collect();
+        let all: Vec<Seat> =
+            (0..world).map(Seat).filter(|s| segments[s.index()].is_some()).collect();
         let views: BTreeMap<Seat, View> =
             segments.iter().flatten().map(|mine| (mine.identity().seat, mine.view())).collect();
         let seen: BTreeSet<Seat> = all.into_iter().collect();
         let sights: BTreeMap<Seat, BTreeSet<Seat>> =
             seen.iter().map(|&seat| (seat, seen.clone())).collect();
-        let each = |mine| Arc::new(Neighbours { mine, views: views.clone(), sights: sights.clone() });
+        let each =
+            |mine| Arc::new(Neighbours { mine, views: views.clone(), sights: sights.clone() });
         segments.into_iter().map(each).collect()
     }
 
@@ -83,13 +88,21 @@ impl Neighbours {
         Ok(Neighbours { mine, views, sights })
     }
 
+    /// A buffer of `len` numbers in this seat's shared memory, for sums that copy nothing into it.
+    ///
+    /// # Errors
+    /// When there is no shared memory, or no room in it.
+    pub fn buffer(&self, len: usize) -> Result<SharedBuffer> {
+        let none = || Fault::machine("this machine has no shared memory for us");
+        SharedBuffer::new(self.mine.as_ref().ok_or_else(none)?, len)
+    }
+
     /// Sums of a group through shared memory, where all its members see each other. Every member comes to the same
     /// answer. `kind` distinguishes sums that may be under way at the same time.
     #[must_use]
     pub fn sum(&self, kind: u8, group: &[Seat]) -> Option<SharedSum> {
-        let sees = |from: &Seat, to: &Seat| {
-            self.sights.get(from).is_some_and(|sight| sight.contains(to))
-        };
+        let sees =
+            |from: &Seat, to: &Seat| self.sights.get(from).is_some_and(|sight| sight.contains(to));
         let mutual = group.iter().all(|from| group.iter().all(|to| sees(from, to)));
         if !mutual || group.len() < 2 || usize::from(kind) >= PORTS {
             return None;
@@ -111,7 +124,7 @@ impl Household<'_> {
 
 fn segment(household: &Household<'_>) -> Result<Segment> {
     let Household { job, epoch, seat, .. } = *household;
-    Segment::new(Identity::fresh(job, epoch, seat)?, 0)
+    Segment::new(Identity::fresh(job, epoch, seat)?, ARENA_BYTES)
 }
 
 fn tell<T: Serialize>(
@@ -151,4 +164,94 @@ fn hear<T: for<'a> Deserialize<'a>>(
 
 fn lost(seat: Seat, error: &LinkError) -> Fault {
     Fault::peer(Some(seat), error.to_string()).during(format!("offering shared memory to {seat}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use starlings_core::{Block, Rows, Update, Values};
+    use starlings_transport::pair;
+
+    /// Seats on the given hosts meet over memory links, each in a thread of its own, and do something.
+    fn meet<T: Send>(hosts: &[&str], then: impl Fn(Seat, Neighbours) -> T + Sync) -> Vec<T> {
+        let hosts: Vec<String> = hosts.iter().map(|host| host.to_string()).collect();
+        let mut links: Vec<BTreeMap<Seat, Arc<dyn Link>>> = vec![BTreeMap::new(); hosts.len()];
+        for a in 0..hosts.len() {
+            for b in a + 1..hosts.len() {
+                let (here, there) = pair();
+                links[a].insert(Seat(b as u32), Arc::new(here));
+                links[b].insert(Seat(a as u32), Arc::new(there));
+            }
+        }
+        std::thread::scope(|scope| {
+            let (hosts, then) = (&hosts, &then);
+            let seats: Vec<_> = links
+                .iter()
+                .enumerate()
+                .map(|(seat, links)| {
+                    scope.spawn(move || {
+                        let (job, epoch, seat) = (JobId(5), Epoch(1), Seat(seat as u32));
+                        let household = Household { job, epoch, seat, hosts };
+                        let by = Deadline::after_ms(10_000);
+                        then(seat, Neighbours::meet(&household, links, &|| Ok(()), by).unwrap())
+                    })
+                })
+                .collect();
+            seats.into_iter().map(|seat| seat.join().unwrap()).collect()
+        })
+    }
+
+    #[test]
+    fn only_groups_whose_members_all_share_a_host_sum_in_memory() {
+        let all = |count: u32| (0..count).map(Seat).collect::<Vec<_>>();
+        meet(&["a", "b", "a", "a"], |seat, near| {
+            assert!(near.sum(1, &all(4)).is_none());
+            let group = [Seat(0), Seat(2), Seat(3)];
+            assert_eq!(near.sum(1, &group).is_some(), seat != Seat(1));
+            assert!(near.sum(PORTS as u8, &group).is_none(), "there is no such port");
+            assert!(near.sum(1, &[seat]).is_none(), "nobody to sum with");
+        });
+    }
+
+    #[test]
+    fn updates_are_summed_again_and_again_and_contributions_kept() {
+        let sums = meet(&["a"; 3], |seat, near| {
+            let mut shared = near.sum(2, &[Seat(0), Seat(1), Seat(2)]).unwrap();
+            let number = f64::from(seat.0) + 0.5;
+            let mut all = Vec::new();
+            for len in [1, 1000, 3, 1000] {
+                let blocks = vec![
+                    Block::dense("a", vec![number; len]),
+                    Block::counts("b", vec![i64::from(seat.0); 2]),
+                ];
+                let update = Update { blocks };
+                let kept = update.clone();
+                let sum = shared.sum(update, Deadline::after_ms(10_000), &|| None).unwrap();
+                assert_eq!((sum.f64("a"), sum.i64("b")), (&vec![4.5; len][..], &[3, 3][..]));
+                assert_eq!(shared.contribution(), Some(kept));
+                all.push(sum);
+            }
+            all
+        });
+        assert!(sums[0] == sums[1] && sums[1] == sums[2]);
+    }
+
+    #[test]
+    fn a_fault_gives_the_contribution_back() {
+        let near = Neighbours::of_threads(2).remove(0);
+        let mut shared = near.sum(0, &[Seat(0), Seat(1)]).unwrap();
+        let update = Update { blocks: vec![Block::dense("a", vec![1.0])] };
+        let lost = || Some(Fault::peer(Some(Seat(1)), "lost rank 1"));
+        let fault = shared.sum(update.clone(), Deadline::after_ms(10_000), &lost).unwrap_err();
+        assert!(fault.message().ends_with("lost rank 1"), "{fault}");
+        assert_eq!(shared.contribution(), Some(update));
+    }
+
+    #[test]
+    fn rows_are_left_to_the_links() {
+        let dense = Block::dense("a", vec![1.0]);
+        let rows = Block::rows("b", Rows::none(Values::F32(vec![]).kind(), 3, 2));
+        assert!(SharedSum::takes(&Update { blocks: vec![dense.clone()] }));
+        assert!(!SharedSum::takes(&Update { blocks: vec![dense, rows] }));
+    }
 }

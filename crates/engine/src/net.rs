@@ -1,8 +1,13 @@
-//! The blocking shell around links: one reader thread a peer sorts frames into lanes, so that sums, server
-//! requests and wires never wait for each other. Losses and aborts wake every waiting call at once.
+//! The blocking shell around links: whoever waits for a message reads the links and sorts frames into
+//! lanes, for the others too, so that sums, server requests and wires never wait for each other. When nobody
+//! waits, a thread stands by, so that no peer is ever held up by ours being busy. Losses and aborts wake
+//! every waiting call at once.
 
+mod reading;
+
+use reading::{Reading, read_all};
 use starlings_core::{Deadline, Fault, Result, Seat, Step};
-use starlings_transport::{Header, Lane, Link, LinkError};
+use starlings_transport::{Header, Lane, Link, LinkError, Watch};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::JoinHandle;
@@ -18,6 +23,10 @@ const LANE_BYTES_MAX: usize = 1 << 30;
 const MORE: u8 = 0x80;
 /// The kind of a goodbye on the control lane.
 const BYE: u8 = 0x7f;
+/// How long links may be left alone before the thread that stands by reads them.
+const ALONE: Duration = Duration::from_millis(5);
+/// How often a thread that waits for long looks up.
+const LOOK_UP_MS: u64 = 1_000;
 
 /// A message that has arrived.
 #[derive(Debug)]
@@ -39,20 +48,46 @@ pub struct Net {
     readers: Vec<JoinHandle<()>>,
 }
 
-#[derive(Default)]
 struct Shared {
     state: Mutex<State>,
+    watch: Watch,
     arrived: [Condvar; Lane::ALL.len()],
     taken: Condvar,
+    /// Where the thread that stands by sleeps.
+    left_alone: Condvar,
 }
 
 #[derive(Default)]
 struct State {
     lanes: [VecDeque<Arrival>; Lane::ALL.len()],
     bytes: [usize; Lane::ALL.len()],
+    /// The links, when nobody reads them.
+    reading: Option<Box<Reading>>,
+    /// Whether somebody reads them.
+    is_read: bool,
+    /// How often a call has read.
+    turns: u64,
+    /// Calls that wait for a lane without reading.
+    waiting: [usize; Lane::ALL.len()],
+    /// What the thread that stands by does.
+    standing: Standing,
+    /// Whether a lane was full for a message that has been read.
+    is_held_up: bool,
     lost: BTreeMap<Seat, String>,
     aborted: Option<Fault>,
     closed: bool,
+}
+
+/// What the thread that stands by does.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+enum Standing {
+    /// It looks every now and then whether the links are left alone.
+    #[default]
+    Watchful,
+    /// Somebody reads, and will wake it afterwards.
+    Asleep,
+    /// It reads itself.
+    Reading,
 }
 
 impl Net {
@@ -65,13 +100,22 @@ impl Net {
         hosts: Vec<String>,
         links: BTreeMap<Seat, Arc<dyn Link>>,
     ) -> Result<Net> {
-        let shared = Arc::new(Shared::default());
+        let (polled, others): (Vec<_>, Vec<_>) = links
+            .iter()
+            .map(|(&from, link)| (from, link.clone()))
+            .partition(|(_, link)| link.polled().is_some());
+        let shared = Arc::new(Shared::new()?);
         let mut readers = Vec::new();
-        for (&from, link) in &links {
-            let (link, shared) = (link.clone(), shared.clone());
-            let name = format!("read {from}");
-            let reader = std::thread::Builder::new().name(name);
+        for (from, link) in others {
+            let shared = shared.clone();
+            let reader = std::thread::Builder::new().name(format!("read {from}"));
             readers.push(reader.spawn(move || read_all(from, &*link, &shared))?);
+        }
+        if !polled.is_empty() {
+            shared.lock().reading = Some(Box::new(Reading::new(polled.into_iter())));
+            let shared = shared.clone();
+            let reader = std::thread::Builder::new().name("stand by".to_string());
+            readers.push(reader.spawn(move || shared.stand_by())?);
         }
         Ok(Net { seat, hosts, links, shared, readers })
     }
@@ -102,17 +146,41 @@ impl Net {
         assert!(header.kind & MORE == 0, "the highest bit of the kind is the shell's own");
         if to == self.seat {
             let arrival = Arrival { from: to, header, payload: payload.to_vec() };
-            return self.shared.deliver(arrival);
+            self.shared.deliver(arrival);
+            return Ok(());
         }
         let link = self.links.get(&to).unwrap_or_else(|| panic!("there is no link to {to}"));
         let mut rest = payload;
         while rest.len() > FRAGMENT_BYTES {
             let (piece, after) = rest.split_at(FRAGMENT_BYTES);
             let more = Header { kind: header.kind | MORE, ..header };
-            link.send(more, piece, by).map_err(|error| self.lost(to, &error))?;
+            self.send_frame(&**link, more, piece, by).map_err(|error| self.lost(to, &error))?;
             rest = after;
         }
-        link.send(header, rest, by).map_err(|error| self.lost(to, &error))
+        self.send_frame(&**link, header, rest, by).map_err(|error| self.lost(to, &error))
+    }
+
+    /// Sends a frame, and reads while there is no room for it: the peer may be sending, too.
+    fn send_frame(
+        &self,
+        link: &dyn Link,
+        header: Header,
+        payload: &[u8],
+        by: Deadline,
+    ) -> std::result::Result<(), LinkError> {
+        let Some(polled) = link.polled() else { return link.send(header, payload, by) };
+        polled.send_meanwhile(header, payload, by, &mut || {
+            let mut state = self.shared.lock();
+            if let Some(reading) = state.reading.take() {
+                state = self.shared.read(state, reading, |reading, shared| {
+                    reading.sleep(shared, Some(polled), by);
+                });
+                self.shared.pass_on(&state);
+            } else {
+                drop(state);
+                polled.await_room(ALONE);
+            }
+        })
     }
 
     /// The next message of a lane that `wanted` accepts; others wait for whoever wants them. Messages that
@@ -128,44 +196,76 @@ impl Net {
     ) -> Result<Arrival> {
         let mut state = self.shared.lock();
         loop {
-            if let Some(fault) = &state.aborted {
-                return Err(fault.clone());
-            }
-            let queue = &mut state.lanes[lane as usize];
-            let found = queue.iter().position(&wanted);
-            if let Some(arrival) = found.and_then(|at| queue.remove(at)) {
-                state.bytes[lane as usize] -= arrival.payload.len();
-                self.shared.taken.notify_all();
-                return Ok(arrival);
-            }
-            if let Some((&seat, why)) = state.lost.iter().next() {
-                return Err(self.lost_fault(seat, why));
-            }
-            if state.closed {
-                return Err(Fault::peer(None, "the flock is closed"));
-            }
-            let Some(left) = by.left() else {
-                return Err(Fault::peer(None, "nothing arrived before the deadline"));
+            let found = self.look(&mut state, lane, &wanted);
+            let found = match (found, by.left()) {
+                (Ok(None), _) if state.closed => Err(Fault::peer(None, "the flock is closed")),
+                (Ok(None), Some(left)) => {
+                    state = match state.reading.take() {
+                        Some(reading) => self.shared.read(state, reading, |reading, shared| {
+                            reading.attend(shared, by);
+                        }),
+                        None => self.shared.wait(state, lane, left),
+                    };
+                    continue;
+                }
+                (Ok(None), None) => Err(Fault::peer(None, "nothing arrived before the deadline")),
+                (Ok(Some(arrival)), _) => Ok(arrival),
+                (Err(fault), _) => Err(fault),
             };
-            let waited = self.shared.arrived[lane as usize].wait_timeout(state, left);
-            state = waited.expect("no reader panics with the lock held").0;
+            self.shared.pass_on(&state);
+            return found;
         }
     }
 
-    /// A message of a lane that `wanted` accepts, if one has arrived already.
+    /// As [`Net::next`], but only a message that is here already.
     ///
     /// # Errors
-    /// An abort, or a lost peer (named) when nothing is left to take.
-    pub fn try_next(&self, lane: Lane, wanted: impl Fn(&Arrival) -> bool) -> Result<Option<Arrival>> {
+    /// A lost peer (named) or an abort.
+    pub fn try_next(
+        &self,
+        lane: Lane,
+        wanted: impl Fn(&Arrival) -> bool,
+    ) -> Result<Option<Arrival>> {
         let mut state = self.shared.lock();
+        let mut found = self.look(&mut state, lane, &wanted)?;
+        if found.is_none()
+            && let Some(reading) = state.reading.take()
+        {
+            state = self.shared.read(state, reading, |reading, shared| {
+                reading.sweep(shared);
+            });
+            let looked = self.look(&mut state, lane, &wanted);
+            self.shared.pass_on(&state);
+            found = looked?;
+        }
+        Ok(found)
+    }
+
+    /// Gives back the memory of a message's payload, for messages to come from the same seat.
+    pub fn recycle(&self, from: Seat, payload: Vec<u8>) {
+        if let Some(link) = self.links.get(&from).and_then(|link| link.polled()) {
+            link.recycle(payload);
+        }
+    }
+
+    /// A message that waits, or why none will come.
+    fn look(
+        &self,
+        state: &mut State,
+        lane: Lane,
+        wanted: impl Fn(&Arrival) -> bool,
+    ) -> Result<Option<Arrival>> {
         if let Some(fault) = &state.aborted {
             return Err(fault.clone());
         }
         let queue = &mut state.lanes[lane as usize];
-        let found = queue.iter().position(&wanted);
+        let found = queue.iter().position(wanted);
         if let Some(arrival) = found.and_then(|at| queue.remove(at)) {
             state.bytes[lane as usize] -= arrival.payload.len();
-            self.shared.taken.notify_all();
+            if std::mem::take(&mut state.is_held_up) {
+                self.shared.taken.notify_all();
+                self.shared.watch.wake();
+            }
             return Ok(Some(arrival));
         }
         match state.lost.iter().next() {
@@ -230,6 +330,16 @@ impl Drop for Net {
 }
 
 impl Shared {
+    fn new() -> Result<Shared> {
+        Ok(Shared {
+            state: Mutex::default(),
+            watch: Watch::new()?,
+            arrived: Default::default(),
+            taken: Condvar::new(),
+            left_alone: Condvar::new(),
+        })
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().expect("no reader panics with the lock held")
     }
@@ -237,6 +347,8 @@ impl Shared {
     fn wake(&self) {
         self.arrived.iter().for_each(Condvar::notify_all);
         self.taken.notify_all();
+        self.left_alone.notify_all();
+        self.watch.wake();
     }
 
     fn lose(&self, seat: Seat, why: String) {
@@ -248,54 +360,126 @@ impl Shared {
         self.wake();
     }
 
-    fn deliver(&self, arrival: Arrival) -> Result<()> {
-        let lane = arrival.header.lane as usize;
+    /// Reads without the lock.
+    fn read<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, State>,
+        mut reading: Box<Reading>,
+        how: impl FnOnce(&mut Reading, &Shared),
+    ) -> MutexGuard<'a, State> {
+        state.turns += 1;
+        state.is_read = true;
+        drop(state);
+        how(&mut reading, self);
         let mut state = self.lock();
-        while state.bytes[lane] > LANE_BYTES_MAX && !state.closed && state.aborted.is_none() {
+        state.reading = Some(reading);
+        state.is_read = false;
+        state
+    }
+
+    /// Waits while somebody else reads.
+    fn wait<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, State>,
+        lane: Lane,
+        left: Duration,
+    ) -> MutexGuard<'a, State> {
+        state.waiting[lane as usize] += 1;
+        if state.standing == Standing::Reading {
+            // It reads only for want of anyone else: it makes way.
+            self.watch.wake();
+        }
+        let waited = self.arrived[lane as usize].wait_timeout(state, left);
+        let mut state = waited.expect("no reader panics with the lock held").0;
+        state.waiting[lane as usize] -= 1;
+        state
+    }
+
+    /// A call that has read goes its way: others that wait read on.
+    fn pass_on(&self, state: &State) {
+        if state.reading.is_none() {
+            return;
+        }
+        let mut is_awaited = false;
+        for (arrived, &waiting) in self.arrived.iter().zip(&state.waiting) {
+            if waiting > 0 {
+                is_awaited = true;
+                arrived.notify_all();
+            }
+        }
+        if !is_awaited && state.standing == Standing::Asleep {
+            self.left_alone.notify_one();
+        }
+    }
+
+    /// Reads whenever the links have been left alone.
+    fn stand_by(&self) {
+        let mut state = self.lock();
+        let mut seen = state.turns;
+        while !state.closed {
+            let is_quiet = seen == state.turns && state.waiting.iter().all(|&count| count == 0);
+            seen = state.turns;
+            if let Some(mut reading) = state.reading.take_if(|_| is_quiet) {
+                state.standing = Standing::Reading;
+                state.is_read = true;
+                drop(state);
+                reading.sleep(self, None, Deadline::after_ms(LOOK_UP_MS));
+                state = self.lock();
+                state.reading = Some(reading);
+                state.is_read = false;
+                self.pass_on(&state);
+            } else {
+                // A call that reads for long wakes this thread when it is done; while calls come and go, a
+                // look every now and then costs less.
+                let is_long = is_quiet && state.is_read;
+                state.standing = if is_long { Standing::Asleep } else { Standing::Watchful };
+                let time = if is_long { Duration::from_millis(LOOK_UP_MS) } else { ALONE };
+                let waited = self.left_alone.wait_timeout(state, time);
+                state = waited.expect("no reader panics with the lock held").0;
+            }
+            state.standing = Standing::Watchful;
+        }
+    }
+
+    /// Puts a message into its lane; waits while the lane is full.
+    fn deliver(&self, arrival: Arrival) {
+        let mut state = self.lock();
+        while state.is_full(arrival.header.lane) {
             // A full lane holds the sender back; it looks up now and then whether anyone still reads.
-            let waited = self.taken.wait_timeout(state, Duration::from_secs(1));
+            state.is_held_up = true;
+            let waited = self.taken.wait_timeout(state, Duration::from_millis(LOOK_UP_MS));
             state = waited.expect("no reader panics with the lock held").0;
         }
+        self.put(&mut state, arrival);
+        if state.is_read {
+            // Whoever reads may be the one who wants it, and asleep among the links.
+            self.watch.wake();
+        }
+    }
+
+    /// Puts a message into its lane, or gives it back when the lane is full.
+    fn offer(&self, arrival: Arrival) -> Option<Arrival> {
+        let mut state = self.lock();
+        if state.is_full(arrival.header.lane) {
+            state.is_held_up = true;
+            return Some(arrival);
+        }
+        self.put(&mut state, arrival);
+        None
+    }
+
+    fn put(&self, state: &mut State, arrival: Arrival) {
+        let lane = arrival.header.lane as usize;
         state.bytes[lane] += arrival.payload.len();
         state.lanes[lane].push_back(arrival);
-        drop(state);
-        self.arrived[lane].notify_all();
-        Ok(())
+        if state.waiting[lane] > 0 {
+            self.arrived[lane].notify_all();
+        }
     }
 }
 
-/// Reads a link until it ends, putting fragments together.
-fn read_all(from: Seat, link: &dyn Link, shared: &Shared) {
-    let mut partial: [Vec<u8>; Lane::ALL.len()] = Default::default();
-    loop {
-        let frame = match link.receive(Deadline::after_ms(1_000)) {
-            Ok(frame) => frame,
-            Err(LinkError::Deadline) => {
-                if shared.lock().closed {
-                    return;
-                }
-                continue;
-            }
-            Err(error) => return shared.lose(from, error.to_string()),
-        };
-        if frame.header.lane == Lane::Control && frame.header.kind == BYE {
-            return;
-        }
-        let lane = frame.header.lane as usize;
-        let mut payload = std::mem::take(&mut partial[lane]);
-        if payload.is_empty() {
-            payload = frame.payload;
-        } else if payload.len() + frame.payload.len() <= MESSAGE_BYTES_MAX {
-            payload.extend_from_slice(&frame.payload);
-        } else {
-            return shared.lose(from, "a message is larger than allowed".to_string());
-        }
-        if frame.header.kind & MORE != 0 {
-            partial[lane] = payload;
-            continue;
-        }
-        if shared.deliver(Arrival { from, header: frame.header, payload }).is_err() {
-            return;
-        }
+impl State {
+    fn is_full(&self, lane: Lane) -> bool {
+        self.bytes[lane as usize] > LANE_BYTES_MAX && !self.closed && self.aborted.is_none()
     }
 }

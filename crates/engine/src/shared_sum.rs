@@ -1,19 +1,24 @@
 //! Sums of updates through shared memory: the shell between a merger and a circle of seats. A contribution is kept until
-//! the next sum, because recovery needs it; its memory then takes that sum, so that a long run takes no new pages.
+//! the next sum, because recovery needs it; its memory then serves later sums, for fresh pages cost more than summing.
 
 use starlings_core::{Block, Body, Deadline, Fault, Result, Update, Values};
-use starlings_transport::shared::{Circle, Numbers, NumbersMut, Patience};
+use starlings_transport::shared::{Circle, Numbers, NumbersMut, Patience, SharedBuffer};
 
 /// Sums over one group of seats of one host, one after another.
 #[derive(Debug)]
 pub struct SharedSum {
     circle: Circle,
     last: Option<Update>,
+    /// Vectors of earlier contributions, the oldest first.
+    spare: Vec<Values>,
 }
+
+/// Vectors that are kept beyond as many as the last contribution had.
+const SPARE_MAX: usize = 4;
 
 impl SharedSum {
     pub(crate) fn new(circle: Circle) -> SharedSum {
-        SharedSum { circle, last: None }
+        SharedSum { circle, last: None, spare: Vec::new() }
     }
 
     /// Whether an update can be summed here: all its blocks are dense. The answer is the same on every seat, for names
@@ -38,7 +43,8 @@ impl SharedSum {
         by: Deadline,
         interrupted: &dyn Fn() -> Option<Fault>,
     ) -> Result<Update> {
-        let mut totals = room_like(&update, self.last.take());
+        self.keep_spare(update.blocks.len());
+        let mut totals = room_like(&update, &mut self.spare);
         let sources: Vec<Numbers<'_>> = update.blocks.iter().map(numbers).collect();
         let mut targets: Vec<NumbersMut<'_>> = totals.blocks.iter_mut().map(numbers_mut).collect();
         let outcome = self.circle.sum(&sources, &mut targets, &Patience { by, interrupted });
@@ -47,21 +53,45 @@ impl SharedSum {
         outcome.map(|()| totals)
     }
 
+    /// Sums numbers that live in shared memory already (see [`crate::neighbours::Neighbours::buffer`]): they are not
+    /// copied into it. The contribution stays as it is; the order is the same.
+    ///
+    /// # Errors
+    /// As [`SharedSum::sum`].
+    pub fn sum_buffers(
+        &mut self,
+        contribution: &SharedBuffer,
+        total: &mut SharedBuffer,
+        by: Deadline,
+        interrupted: &dyn Fn() -> Option<Fault>,
+    ) -> Result<()> {
+        self.circle.sum_buffers(contribution, total, &Patience { by, interrupted })
+    }
+
+    fn keep_spare(&mut self, blocks: usize) {
+        let old = self.last.take().map_or_else(Vec::new, |old| old.blocks);
+        self.spare.extend(old.into_iter().filter_map(|block| match block.body {
+            Body::Dense(values) => Some(values),
+            _ => None,
+        }));
+        let surplus = self.spare.len().saturating_sub(blocks + SPARE_MAX);
+        self.spare.drain(..surplus);
+    }
+
     /// What this seat contributed to the last sum, whether that succeeded or not.
     pub fn contribution(&mut self) -> Option<Update> {
         self.last.take()
     }
 }
 
-/// Room for the sums of an update, out of an older one's memory where kinds and lengths agree.
-fn room_like(update: &Update, old: Option<Update>) -> Update {
-    let mut old = old.map_or_else(Vec::new, |old| old.blocks).into_iter();
+/// Room for the sums of an update, out of older vectors where kinds and lengths agree.
+fn room_like(update: &Update, spare: &mut Vec<Values>) -> Update {
     let room = |block: &Block| {
         let values = dense(block);
         let fits = |old: &Values| old.kind() == values.kind() && old.len() == values.len();
-        let body = match old.next().map(|old| old.body) {
-            Some(Body::Dense(old)) if fits(&old) => Body::Dense(old),
-            _ => Body::Dense(Values::zeros(values.kind(), values.len())),
+        let body = match spare.iter().position(fits) {
+            Some(found) => Body::Dense(spare.remove(found)),
+            None => Body::Dense(Values::zeros(values.kind(), values.len())),
         };
         Block { name: block.name.clone(), body }
     };

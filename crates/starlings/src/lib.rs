@@ -47,6 +47,8 @@ pub use starlings_engine::clock::Observer;
 pub use starlings_engine::flock::{Flock, FlockHost, FlockOptions};
 pub use starlings_engine::job::{Job, Surroundings};
 pub use starlings_engine::launch::flock::{resolve, status};
+#[cfg(feature = "mpi")]
+pub use starlings_engine::launch::mpi;
 pub use starlings_engine::member::JoinOptions;
 pub use starlings_engine::node::serve;
 pub use starlings_engine::stop::Stop;

@@ -58,6 +58,45 @@ fn pushes_add_up_at_the_owners_of_the_table() {
 }
 
 #[test]
+fn owners_apply_the_rule_that_was_chosen() {
+    let results = fly(2, |mut flock| {
+        flock.open_table((4, 1), gate("bsp", "")?, rule("adagrad", "learning_rate = 0.5")?)?;
+        for _ in 0..2 {
+            let values = Values::F64(vec![1.5]);
+            flock.push(Rows { total: 4, width: 1, index: vec![3], values })?;
+        }
+        let rows = flock.pull(&[2, 3])?;
+        flock.leave()?;
+        Ok(rows.values.as_f64().unwrap().to_vec())
+    });
+    for result in results {
+        // Twice a gradient of 3 from both members together: steps of 0.5 and of 0.5/√2.
+        let found = result.unwrap();
+        assert_eq!(found[0], 0.0);
+        assert!((found[1] + 0.5 + 0.5 / 2f64.sqrt()).abs() < 1e-9, "{found:?}");
+    }
+}
+
+#[test]
+fn a_shuffle_brings_everyone_what_the_others_had_for_it() {
+    let results = fly(3, |mut flock| {
+        let me = flock.seat().0;
+        let parts = (0..3u32).map(|to| vec![me as u8, to as u8, 7][..to as usize + 1].to_vec());
+        let received = flock.shuffle(parts.collect())?;
+        let refused = flock.shuffle(vec![Vec::new()]).is_err();
+        flock.leave()?;
+        Ok((me, received, refused))
+    });
+    for result in results {
+        let (me, received, refused) = result.unwrap();
+        let expected: Vec<Vec<u8>> = (0..3u32)
+            .map(|from| vec![from as u8, me as u8, 7][..me as usize + 1].to_vec())
+            .collect();
+        assert_eq!((received, refused), (expected, true));
+    }
+}
+
+#[test]
 fn a_member_that_vanishes_is_named_to_the_others() {
     let results = fly(3, |mut flock| {
         let mut blocks = vec![Block::dense("sum", vec![1.0])];

@@ -1,8 +1,9 @@
 //! The laws of [`Link`] as checks that any transport must pass. Give [`check`] a maker of connected pairs; it
 //! panics with the law that was broken.
 
-use crate::{Frame, Header, Lane, Link, LinkError, PAYLOAD_BYTES_MAX};
+use crate::{Frame, Header, Lane, Link, LinkError, PAYLOAD_BYTES_MAX, Polled, Watch};
 use starlings_core::{Deadline, Rng, Step};
+use std::time::Duration;
 
 /// Two connected ends.
 pub type Pair = (Box<dyn Link>, Box<dyn Link>);
@@ -17,6 +18,8 @@ pub fn check(make: &dyn Fn() -> Pair) {
     a_dropped_peer_is_reported_to_all_who_wait(make());
     closing_ends_waiting_calls_of_the_same_end(make());
     largest_frames_cross_in_both_directions_at_once(make());
+    one_thread_at_each_end_may_send_and_receive_at_once(make());
+    a_descriptor_tells_of_what_arrives_and_of_the_end(make());
     several_threads_may_send(make());
     sent_bytes_are_counted(make());
 }
@@ -164,6 +167,61 @@ fn largest_frames_cross_in_both_directions_at_once((left, right): Pair) {
             });
         }
     });
+}
+
+/// For links that are polled: whoever reads while it has no room to send is never held up by a peer that sends.
+fn one_thread_at_each_end_may_send_and_receive_at_once((left, right): Pair) {
+    const FRAMES: u32 = 6;
+    let (Some(left), Some(right)) = (left.polled(), right.polled()) else { return };
+    let body = payload(PAYLOAD_BYTES_MAX, 2);
+    let exchange = |link: &dyn Polled| {
+        let mut tags = Vec::new();
+        let mut take = || match link.receive_now().expect("the peer is there") {
+            Some(frame) => {
+                assert!(frame.payload == body, "a largest frame arrives whole");
+                tags.push(frame.header.tag);
+                link.recycle(frame.payload);
+            }
+            None => link.await_room(Duration::from_millis(1)),
+        };
+        for tag in 0..FRAMES {
+            let sent = link.send_meanwhile(header(tag), &body, patience(), &mut take);
+            sent.expect("there is room once both ends read");
+        }
+        while tags.len() < FRAMES as usize {
+            tags.push(receive(link).header.tag);
+        }
+        assert_eq!(tags, (0..FRAMES).collect::<Vec<u32>>(), "in order, each once");
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(|| exchange(left));
+        scope.spawn(|| exchange(right));
+    });
+}
+
+/// For links that are polled.
+fn a_descriptor_tells_of_what_arrives_and_of_the_end((left, right): Pair) {
+    let Some(polled) = right.polled() else { return };
+    let watch = Watch::new().expect("a descriptor is left");
+    let mut ready = Vec::new();
+    let mut wait = |time_ms| {
+        let time = Duration::from_millis(time_ms);
+        watch.wait([polled].into_iter(), None, &mut ready, time).expect("the system can wait");
+        !ready.is_empty()
+    };
+    assert_eq!(polled.receive_now(), Ok(None), "nothing was sent");
+    assert!(!wait(0), "nothing was sent");
+    watch.wake();
+    assert!(!wait(PATIENCE_MS), "a call ends the wait");
+    send(&*left, 0, &[7; 100]);
+    assert!(wait(PATIENCE_MS), "a frame has arrived");
+    // A part of it may arrive before the rest.
+    let frame = std::iter::repeat_with(|| polled.receive_now()).find_map(|now| now.transpose());
+    assert_eq!(frame.map(|frame| frame.map(|frame| frame.payload)), Some(Ok(vec![7; 100])));
+    assert_eq!(polled.receive_now(), Ok(None), "once");
+    left.close();
+    assert!(wait(PATIENCE_MS), "the end is something to read, too");
+    assert!(is_lost(&polled.receive_now()), "the peer is gone");
 }
 
 fn several_threads_may_send((left, right): Pair) {

@@ -9,7 +9,7 @@
 //! 20  lane       u8,  kind u8, 2 × zero
 //! ```
 
-use crate::LinkError;
+use crate::{LinkError, checksum};
 use starlings_core::{Epoch, JobId, Step};
 
 /// Largest payload of any frame.
@@ -111,7 +111,7 @@ pub fn encode_header(
     bytes[24..32].copy_from_slice(&header.step.0.to_le_bytes());
     bytes[32..36].copy_from_slice(&header.tag.to_le_bytes());
     bytes[36..44].copy_from_slice(&sequence.to_le_bytes());
-    let checksum = crc32c::crc32c_append(crc32c::crc32c(&bytes[..CHECKED_BYTES]), payload);
+    let checksum = checksum::append(checksum::append(0, &bytes[..CHECKED_BYTES]), payload);
     bytes[44..48].copy_from_slice(&checksum.to_le_bytes());
     bytes
 }
@@ -153,7 +153,7 @@ pub fn decode_header(
     }
     let header =
         Header { lane, kind: bytes[21], step: Step(read_u64(bytes, 24)), tag: read_u32(bytes, 32) };
-    let checksum_header = crc32c::crc32c(&bytes[..CHECKED_BYTES]);
+    let checksum_header = checksum::append(0, &bytes[..CHECKED_BYTES]);
     Ok(Envelope { header, length, checksum: read_u32(bytes, 44), checksum_header })
 }
 
@@ -174,7 +174,7 @@ pub fn decode(bytes: &[u8], expected: &Expected) -> Result<Frame, LinkError> {
             envelope.length
         )));
     }
-    envelope.compare(crc32c::crc32c_append(envelope.checksum_header, payload))?;
+    envelope.compare(checksum::append(envelope.checksum_header, payload))?;
     Ok(Frame { header: envelope.header, payload: payload.to_vec() })
 }
 

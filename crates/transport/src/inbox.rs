@@ -1,10 +1,12 @@
 //! Frames out of a stream of bytes. What has arrived of a frame is kept when a deadline passes, so that a
 //! slow peer loses nothing. Small frames are read many at a time; a large payload goes straight into the
-//! vector that the receiver gets.
+//! vector that the receiver gets, which may be one that it gave back: memory that is warm and already ours.
 
 use crate::frame::{Envelope, Expected, decode_header};
-use crate::{Frame, HEADER_BYTES, LinkError};
+use crate::lock::enter;
+use crate::{Frame, HEADER_BYTES, LinkError, checksum};
 use starlings_core::{Deadline, Epoch, JobId};
+use std::sync::{Arc, Mutex};
 
 /// Bytes read ahead of the frame at hand.
 const AHEAD_BYTES: usize = 32 << 10;
@@ -12,35 +14,71 @@ const AHEAD_BYTES: usize = 32 << 10;
 /// A payload first gets this much memory, and the rest when so much has really arrived.
 const FIRST_STEP_BYTES: usize = 1 << 20;
 
+const PAGE_BYTES: usize = 4 << 10;
+
+/// Reads of one attempt that does not wait: a peer that trickles cannot hold its caller for longer.
+const READS_MAX: usize = 64;
+
+/// Vectors kept for payloads to come.
+const SPARE_MAX: usize = 4;
+
+/// Payloads that receivers have given back.
+#[derive(Clone, Default)]
+pub(crate) struct Spare(Arc<Mutex<Vec<Vec<u8>>>>);
+
 /// The receiving end of a stream.
 pub(crate) struct Inbox {
     expected: Expected,
-    /// Bytes that arrived and belong to no frame yet, from `taken` on.
-    ahead: Vec<u8>,
+    /// Of these bytes, `taken..arrived` have arrived and belong to no frame yet.
+    ahead: Box<[u8]>,
     taken: usize,
+    arrived: usize,
+    /// Bytes to read ahead: after a large frame just a header, since another large payload may follow.
+    reach: usize,
     /// The frame at hand, once its header is here.
     envelope: Option<Envelope>,
+    /// Its payload, of which `filled` bytes have arrived.
     payload: Vec<u8>,
+    filled: usize,
     checksum: u32,
+    spare: Spare,
 }
 
-impl Inbox {
-    pub(crate) fn new(job: JobId, epoch: Epoch) -> Inbox {
-        Inbox {
-            expected: Expected { job, epoch, sequence: 0 },
-            ahead: Vec::with_capacity(AHEAD_BYTES),
-            taken: 0,
-            envelope: None,
-            payload: Vec::new(),
-            checksum: 0,
+impl Spare {
+    /// Keeps a vector if it is worth keeping and there is room.
+    pub(crate) fn put(&self, payload: Vec<u8>) {
+        let mut kept = enter(&self.0);
+        if payload.len() >= AHEAD_BYTES && kept.len() < SPARE_MAX {
+            kept.push(payload);
         }
     }
 
-    /// The next frame. `read` appends at least one byte to the vector, within its capacity.
+    fn take(&self) -> Vec<u8> {
+        enter(&self.0).pop().unwrap_or_default()
+    }
+}
+
+impl Inbox {
+    pub(crate) fn new(job: JobId, epoch: Epoch, spare: Spare) -> Inbox {
+        Inbox {
+            expected: Expected { job, epoch, sequence: 0 },
+            ahead: vec![0; AHEAD_BYTES].into_boxed_slice(),
+            taken: 0,
+            arrived: 0,
+            reach: AHEAD_BYTES,
+            envelope: None,
+            payload: Vec::new(),
+            filled: 0,
+            checksum: 0,
+            spare,
+        }
+    }
+
+    /// The next frame. `read` fills some of the bytes, at least one, and says how many.
     pub(crate) fn next(
         &mut self,
         by: Deadline,
-        mut read: impl FnMut(&mut Vec<u8>) -> Result<(), LinkError>,
+        mut read: impl FnMut(&mut [u8]) -> Result<usize, LinkError>,
     ) -> Result<Frame, LinkError> {
         let mut reads = 0;
         loop {
@@ -56,82 +94,99 @@ impl Inbox {
         }
     }
 
+    /// The next frame if it is here. `read` fails with [`LinkError::Deadline`] where it would wait.
+    pub(crate) fn next_now(
+        &mut self,
+        mut read: impl FnMut(&mut [u8]) -> Result<usize, LinkError>,
+    ) -> Result<Option<Frame>, LinkError> {
+        for _ in 0..READS_MAX {
+            if let Some(frame) = self.assemble()? {
+                return Ok(Some(frame));
+            }
+            match self.fill(&mut read) {
+                Ok(()) => {}
+                Err(LinkError::Deadline) => return Ok(None),
+                Err(error) => return Err(error),
+            }
+        }
+        self.assemble()
+    }
+
     /// Moves what was read ahead into the frame at hand, which is returned when it is whole.
     fn assemble(&mut self) -> Result<Option<Frame>, LinkError> {
         let envelope = match self.envelope {
             Some(envelope) => envelope,
-            None => match self.ahead[self.taken..].first_chunk::<HEADER_BYTES>() {
+            None => match self.ahead[self.taken..self.arrived].first_chunk::<HEADER_BYTES>() {
                 None => return Ok(None),
                 Some(bytes) => {
                     let envelope = decode_header(bytes, &self.expected)?;
                     self.taken += HEADER_BYTES;
-                    self.checksum = envelope.checksum_header;
-                    self.envelope = Some(envelope);
+                    self.begin(envelope);
                     envelope
                 }
             },
         };
-        let missing = envelope.length - self.payload.len();
-        if missing > 0 && self.taken < self.ahead.len() {
-            let count = missing.min(self.ahead.len() - self.taken);
-            self.reserve(missing);
+        let count = (envelope.length - self.filled).min(self.arrived - self.taken);
+        if count > 0 {
+            self.make_room(envelope.length, count);
             let piece = &self.ahead[self.taken..self.taken + count];
-            self.payload.extend_from_slice(piece);
-            self.checksum = crc32c::crc32c_append(self.checksum, piece);
+            self.payload[self.filled..self.filled + count].copy_from_slice(piece);
+            self.checksum = checksum::append(self.checksum, piece);
+            self.filled += count;
             self.taken += count;
         }
-        if self.payload.len() < envelope.length {
+        if self.filled < envelope.length {
             return Ok(None);
         }
         envelope.compare(self.checksum)?;
         self.envelope = None;
+        self.filled = 0;
         self.expected.sequence += 1;
+        self.payload.truncate(envelope.length);
         Ok(Some(Frame { header: envelope.header, payload: std::mem::take(&mut self.payload) }))
+    }
+
+    fn begin(&mut self, envelope: Envelope) {
+        self.checksum = envelope.checksum_header;
+        self.envelope = Some(envelope);
+        let is_large = envelope.length >= AHEAD_BYTES;
+        self.reach = if is_large { HEADER_BYTES } else { AHEAD_BYTES };
+        self.payload = if is_large { self.spare.take() } else { vec![0; envelope.length] };
     }
 
     fn fill(
         &mut self,
-        read: &mut impl FnMut(&mut Vec<u8>) -> Result<(), LinkError>,
+        read: &mut impl FnMut(&mut [u8]) -> Result<usize, LinkError>,
     ) -> Result<(), LinkError> {
-        let missing = self.envelope.map_or(0, |envelope| envelope.length - self.payload.len());
-        if missing >= AHEAD_BYTES {
-            return self.fill_payload(missing, read);
+        if let Some(envelope) = self.envelope
+            && envelope.length - self.filled >= AHEAD_BYTES
+        {
+            // Everything read ahead has been used by now: the payload is read to where it stays.
+            self.make_room(envelope.length, 1);
+            let room = self.payload.len().min(envelope.length);
+            let count = read(&mut self.payload[self.filled..room])?;
+            let piece = &self.payload[self.filled..self.filled + count];
+            self.checksum = checksum::append(self.checksum, piece);
+            self.filled += count;
+            return Ok(());
         }
-        // What is left is less than a header or a small payload's rest: moving it to the front is cheap.
-        self.ahead.drain(..self.taken);
+        // What is left is less than a header: moving it to the front is cheap.
+        self.ahead.copy_within(self.taken..self.arrived, 0);
+        self.arrived -= self.taken;
         self.taken = 0;
-        if self.ahead.len() == self.ahead.capacity() {
-            self.ahead.reserve(AHEAD_BYTES);
-        }
-        read(&mut self.ahead)
+        let missing = self.envelope.map_or(0, |envelope| envelope.length - self.filled);
+        let reach = (missing + self.reach).min(AHEAD_BYTES);
+        self.arrived += read(&mut self.ahead[self.arrived..reach])?;
+        Ok(())
     }
 
-    /// Reads straight into the payload. Everything read ahead has been used by now.
-    fn fill_payload(
-        &mut self,
-        missing: usize,
-        read: &mut impl FnMut(&mut Vec<u8>) -> Result<(), LinkError>,
-    ) -> Result<(), LinkError> {
-        self.reserve(missing);
-        let before = self.payload.len();
-        let result = read(&mut self.payload);
-        let length = before + missing;
-        if self.payload.len() > length {
-            // The allocator may give more room than was asked for; what landed there is the next frame's.
-            self.ahead.clear();
-            self.taken = 0;
-            self.ahead.extend_from_slice(&self.payload[length..]);
-            self.payload.truncate(length);
-        }
-        self.checksum = crc32c::crc32c_append(self.checksum, &self.payload[before..]);
-        result
-    }
-
-    /// Makes room in steps: a peer that only announces a large frame costs one step.
-    fn reserve(&mut self, missing: usize) {
-        if self.payload.len() == self.payload.capacity() {
-            let step = if self.payload.is_empty() { FIRST_STEP_BYTES } else { missing };
-            self.payload.reserve_exact(missing.min(step));
+    /// Makes room for `count` more bytes, in steps: a peer that only announces a large frame costs one step.
+    fn make_room(&mut self, length: usize, count: usize) {
+        if self.payload.is_empty() {
+            // Whole pages, so that the next payload may be a little longer without moving.
+            self.payload = vec![0; length.min(FIRST_STEP_BYTES).next_multiple_of(PAGE_BYTES)];
+        } else if self.payload.len() < self.filled + count {
+            self.payload.resize(length, 0);
         }
     }
 }
@@ -161,7 +216,8 @@ mod tests {
 
     /// Reads pieces of random size and, at random, passes a deadline instead.
     fn receive_all(bytes: &[u8], count: usize, piece_max: u64, rng: &mut Rng) -> Vec<Frame> {
-        let mut inbox = Inbox::new(JOB, EPOCH);
+        let spare = Spare::default();
+        let mut inbox = Inbox::new(JOB, EPOCH, spare.clone());
         let mut at = 0;
         let mut frames = Vec::new();
         while frames.len() < count {
@@ -169,15 +225,18 @@ mod tests {
                 if rng.below(4) == 0 {
                     return Err(LinkError::Deadline);
                 }
-                let room = into.capacity() - into.len();
-                assert!(room > 0);
-                let piece = (1 + rng.below(piece_max) as usize).min(room).min(bytes.len() - at);
-                into.extend_from_slice(&bytes[at..at + piece]);
+                assert!(!into.is_empty());
+                let piece =
+                    (1 + rng.below(piece_max) as usize).min(into.len()).min(bytes.len() - at);
+                into[..piece].copy_from_slice(&bytes[at..at + piece]);
                 at += piece;
-                Ok(())
+                Ok(piece)
             });
             match received {
-                Ok(frame) => frames.push(frame),
+                Ok(frame) => {
+                    spare.put(frame.payload.clone());
+                    frames.push(frame);
+                }
                 Err(error) => assert_eq!(error, LinkError::Deadline),
             }
         }
@@ -198,19 +257,29 @@ mod tests {
     }
 
     #[test]
+    fn payloads_of_other_lengths_fit_into_memory_that_was_given_back() {
+        let base = 3 * AHEAD_BYTES;
+        let (bytes, frames) = stream(&[base, base + 4, base, base + 5000, AHEAD_BYTES, 9, base]);
+        for (seed, piece_max) in [(4, 900), (5, 40_000), (6, 1 << 20)] {
+            let mut rng = Rng::named(seed, "cuts", &[]);
+            assert!(receive_all(&bytes, frames.len(), piece_max, &mut rng) == frames);
+        }
+    }
+
+    #[test]
     fn an_announced_length_costs_one_step_of_memory() {
         let (bytes, _) = stream(&[crate::PAYLOAD_BYTES_MAX]);
-        let mut inbox = Inbox::new(JOB, EPOCH);
+        let mut inbox = Inbox::new(JOB, EPOCH, Spare::default());
         let mut pieces = bytes[..HEADER_BYTES + 10].chunks(10);
         let mut largest = 0;
         let ended = inbox.next(Deadline::after_ms(10_000), |into| match pieces.next() {
             None => {
-                largest = largest.max(into.capacity());
+                largest = largest.max(into.len());
                 Err(LinkError::Deadline)
             }
             Some(piece) => {
-                into.extend_from_slice(piece);
-                Ok(())
+                into[..piece.len()].copy_from_slice(piece);
+                Ok(piece.len())
             }
         });
         assert_eq!(ended, Err(LinkError::Deadline));
@@ -220,12 +289,12 @@ mod tests {
     #[test]
     fn a_trickling_peer_does_not_stretch_the_deadline() {
         let (bytes, _) = stream(&[100]);
-        let mut inbox = Inbox::new(JOB, EPOCH);
+        let mut inbox = Inbox::new(JOB, EPOCH, Spare::default());
         let mut reads = 0;
         let ended = inbox.next(Deadline::after_ms(0), |into| {
-            into.push(bytes[reads]);
+            into[0] = bytes[reads];
             reads += 1;
-            Ok(())
+            Ok(1)
         });
         assert_eq!((ended, reads), (Err(LinkError::Deadline), 1));
     }

@@ -1,5 +1,6 @@
 //! Stop 7 of the walk: bytes between workers. A transport does not know what bytes mean.
 
+mod checksum;
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
 mod connect;
@@ -18,6 +19,7 @@ mod tls;
 mod token;
 pub mod transports;
 mod turn;
+mod watch;
 
 pub use connect::connect;
 pub use frame::{
@@ -25,12 +27,15 @@ pub use frame::{
     decode_header, encode_header,
 };
 pub use handshake::{Hello, PROTOCOL_VERSION, Purpose, Verdict};
-pub use link::{Link, LinkError};
+pub use link::{Link, LinkError, Polled};
 pub use listener::{Gatekeeper, Limits, Listener, Refusal};
 pub use security::{JobAuthority, Security, TlsIdentity, check_bind};
 pub use ticket::Ticket;
 pub use token::Token;
 pub use transports::memory::{MemoryLink, pair};
+#[cfg(feature = "mpi")]
+pub use transports::mpi;
 pub use transports::shared;
 pub use transports::tcp::TcpLink;
 pub use transports::{TRANSPORTS, TransportKind};
+pub use watch::Watch;

@@ -3,6 +3,8 @@
 
 use crate::{Frame, Header};
 use starlings_core::Deadline;
+use std::os::fd::BorrowedFd;
+use std::time::Duration;
 
 /// Why a link failed.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -42,4 +44,42 @@ pub trait Link: Send + Sync {
 
     /// Bytes sent so far, headers included.
     fn bytes_sent(&self) -> u64;
+
+    /// This link as one that a thread may watch together with others, where that is possible.
+    fn polled(&self) -> Option<&dyn Polled> {
+        None
+    }
+}
+
+/// A link whose frames can be awaited together with those of other links, by the thread that wants them.
+///
+/// Law: after [`Polled::receive_now`] found nothing, the descriptor is readable as soon as more has arrived.
+pub trait Polled: Link {
+    /// What becomes readable when something arrives, the end of the link included.
+    fn descriptor(&self) -> BorrowedFd<'_>;
+
+    /// The next frame if it is here; never waits. What has arrived of a frame is kept.
+    ///
+    /// # Errors
+    /// As [`Link::receive`], except for the deadline.
+    fn receive_now(&self) -> Result<Option<Frame>, LinkError>;
+
+    /// As [`Link::send`], but calls `wait` whenever it would have to wait for room: a caller that reads meanwhile
+    /// cannot hold up a peer that sends at the same time.
+    ///
+    /// # Errors
+    /// As [`Link::send`].
+    fn send_meanwhile(
+        &self,
+        header: Header,
+        payload: &[u8],
+        by: Deadline,
+        wait: &mut dyn FnMut(),
+    ) -> Result<(), LinkError>;
+
+    /// Waits until there is room to send, the link ends or the time is over.
+    fn await_room(&self, time: Duration);
+
+    /// Gives back the memory of a payload that was received here, for payloads to come.
+    fn recycle(&self, payload: Vec<u8>);
 }

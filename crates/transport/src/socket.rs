@@ -8,6 +8,7 @@ use rustix::io::Errno;
 use starlings_core::Deadline;
 use std::io::{self, IoSlice, Write};
 use std::net::{Shutdown, TcpStream};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -41,12 +42,41 @@ impl Socket {
         }
     }
 
+    /// Fills some of the bytes, at least one, and says how many.
+    pub(crate) fn read_some(&self, into: &mut [u8], by: Deadline) -> Result<usize, LinkError> {
+        loop {
+            match self.read_now(into) {
+                Err(LinkError::Deadline) => self.wait(PollFlags::IN, by)?,
+                other => return other,
+            }
+        }
+    }
+
+    /// Fills some of the bytes, or fails with [`LinkError::Deadline`] where it would have to wait.
+    pub(crate) fn read_now(&self, into: &mut [u8]) -> Result<usize, LinkError> {
+        assert!(!into.is_empty(), "a read needs room");
+        loop {
+            match rustix::io::read(&*self.stream, &mut *into) {
+                Ok(0) => return Err(lost("the peer closed the connection")),
+                Ok(count) => return Ok(count),
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => return Err(LinkError::Deadline),
+                Err(errno) => return Err(lost(io::Error::from(errno))),
+            }
+        }
+    }
+
     /// Writes two slices, one after the other, without joining them in memory.
-    pub(crate) fn write(
+    pub(crate) fn write(&self, head: &[u8], body: &[u8], by: Deadline) -> Result<(), LinkError> {
+        self.write_meanwhile(head, body, &mut || self.wait(PollFlags::OUT, by))
+    }
+
+    /// As [`Socket::write`], but leaves waiting for room to the caller.
+    pub(crate) fn write_meanwhile(
         &self,
         mut head: &[u8],
         mut body: &[u8],
-        by: Deadline,
+        wait: &mut dyn FnMut() -> Result<(), LinkError>,
     ) -> Result<(), LinkError> {
         while !head.is_empty() || !body.is_empty() {
             let written = (&*self.stream).write_vectored(&[IoSlice::new(head), IoSlice::new(body)]);
@@ -57,13 +87,22 @@ impl Socket {
                     body = &body[count - from_head..];
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    self.wait(PollFlags::OUT, by)?;
-                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => wait()?,
                 Err(error) => return Err(lost(error)),
             }
         }
         Ok(())
+    }
+
+    /// Waits until there is room to write, the connection ends or the deadline passes.
+    pub(crate) fn await_room(&self, by: Deadline) {
+        // What went wrong the next write will tell.
+        let _ = self.wait(PollFlags::OUT, by);
+    }
+
+    /// What becomes readable when bytes arrive.
+    pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
+        self.stream.as_fd()
     }
 
     /// Ends both directions; calls that wait return. What was written before still leaves.

@@ -83,21 +83,21 @@ impl TlsStream {
         *raw = Raw { bytes, taken: 0, admitted: true };
     }
 
-    /// Appends at least one byte and at most the buffer's spare capacity.
-    pub(crate) fn read(&self, into: &mut Vec<u8>, by: Deadline) -> Result<(), LinkError> {
+    /// Fills some of the bytes, at least one, and says how many.
+    pub(crate) fn read_some(&self, into: &mut [u8], by: Deadline) -> Result<usize, LinkError> {
         let mut raw = enter(&self.raw);
-        let before = into.len();
         loop {
+            let mut filled = 0;
             {
                 let mut connection = enter(&self.connection);
-                drain(&mut connection, into)?;
-                while raw.taken < raw.bytes.len() && into.len() < into.capacity() {
+                filled += drain(&mut connection, into)?;
+                while raw.taken < raw.bytes.len() && filled < into.len() {
                     raw.open(&mut connection)?;
-                    drain(&mut connection, into)?;
+                    filled += drain(&mut connection, &mut into[filled..])?;
                 }
             }
-            if into.len() > before {
-                return Ok(());
+            if filled > 0 {
+                return Ok(filled);
             }
             raw.fill(&self.socket, by)?;
         }
@@ -179,21 +179,23 @@ impl Raw {
     }
 }
 
-/// Moves opened bytes out, as far as there is room.
-fn drain(connection: &mut Connection, into: &mut Vec<u8>) -> Result<(), LinkError> {
+/// Moves opened bytes out, as far as there is room, and says how many.
+fn drain(connection: &mut Connection, into: &mut [u8]) -> Result<usize, LinkError> {
     let mut reader = connection.reader();
-    while into.len() < into.capacity() {
+    let mut filled = 0;
+    while filled < into.len() {
         let count = match reader.fill_buf() {
             Ok([]) => return Err(lost("the peer closed the connection")),
             Ok(bytes) => {
-                let count = bytes.len().min(into.capacity() - into.len());
-                into.extend_from_slice(&bytes[..count]);
+                let count = bytes.len().min(into.len() - filled);
+                into[filled..filled + count].copy_from_slice(&bytes[..count]);
                 count
             }
-            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return Ok(()),
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => break,
             Err(error) => return Err(lost(error)),
         };
         reader.consume(count);
+        filled += count;
     }
-    Ok(())
+    Ok(filled)
 }

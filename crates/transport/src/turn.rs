@@ -7,8 +7,14 @@ use std::sync::{Condvar, Mutex};
 
 /// A value that one thread at a time may hold, for as long as a write takes.
 pub(crate) struct Turn<T> {
-    value: Mutex<Option<T>>,
+    place: Mutex<Place<T>>,
     free: Condvar,
+}
+
+struct Place<T> {
+    value: Option<T>,
+    /// Threads that wait for the value: where there are none, nobody need be woken.
+    waiting: usize,
 }
 
 /// The value, until dropped.
@@ -19,13 +25,24 @@ pub(crate) struct Held<'a, T> {
 
 impl<T> Turn<T> {
     pub(crate) fn new(value: T) -> Turn<T> {
-        Turn { value: Mutex::new(Some(value)), free: Condvar::new() }
+        let place = Place { value: Some(value), waiting: 0 };
+        Turn { place: Mutex::new(place), free: Condvar::new() }
     }
 
     /// The value, or `None` when the deadline passed before it was free.
     pub(crate) fn take(&self, by: Deadline) -> Option<Held<'_, T>> {
-        let mut guard = wait_until(enter(&self.value), &self.free, by, Option::is_some);
-        guard.take().map(|value| Held { turn: self, value: Some(value) })
+        let mut place = enter(&self.place);
+        if place.value.is_none() {
+            place.waiting += 1;
+            place = wait_until(place, &self.free, by, |place| place.value.is_some());
+            place.waiting -= 1;
+        }
+        place.value.take().map(|value| Held { turn: self, value: Some(value) })
+    }
+
+    /// The value, if nobody holds it.
+    pub(crate) fn take_now(&self) -> Option<Held<'_, T>> {
+        enter(&self.place).value.take().map(|value| Held { turn: self, value: Some(value) })
     }
 }
 
@@ -44,8 +61,13 @@ impl<T> DerefMut for Held<'_, T> {
 
 impl<T> Drop for Held<'_, T> {
     fn drop(&mut self) {
-        *enter(&self.turn.value) = self.value.take();
-        self.turn.free.notify_one();
+        let mut place = enter(&self.turn.place);
+        place.value = self.value.take();
+        let is_awaited = place.waiting > 0;
+        drop(place);
+        if is_awaited {
+            self.turn.free.notify_one();
+        }
     }
 }
 

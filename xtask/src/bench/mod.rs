@@ -1,11 +1,19 @@
 //! The benchmark suite: ours against named peers, in turns within the same run, because figures of different runs and
-//! machines do not compare. Each row is a ratio. Peers that are not there are said to be skipped.
+//! machines do not compare. Each row is a ratio. Peers that are not there are said to be skipped. Beside it are studies,
+//! by name, of what communication costs: `slow-links`, `straggler` and `consistency-codec`.
 
+mod consistency_codec;
 mod learners;
 mod machine;
+mod namespaces;
 mod peers;
+mod plot;
 mod reduce;
 mod row;
+mod sheet;
+mod slow_links;
+mod straggler;
+mod trial;
 mod turns;
 
 use std::path::{Path, PathBuf};
@@ -19,7 +27,19 @@ struct Options {
     python: Option<PathBuf>,
     binary: Option<PathBuf>,
     only: String,
+    /// The study instead of the suite.
+    study: Option<&'static Study>,
+    data: Option<PathBuf>,
 }
+
+/// A question of its own, with tables and pictures as its answer.
+#[derive(PartialEq, Eq, Debug)]
+struct Study {
+    name: &'static str,
+    run: fn(&Suite<'_>) -> Result<sheet::Finding, String>,
+}
+
+const STUDIES: &[Study] = &[slow_links::STUDY, straggler::STUDY, consistency_codec::STUDY];
 
 /// Everything a case needs to run.
 struct Suite<'a> {
@@ -30,6 +50,8 @@ struct Suite<'a> {
     python: Option<PathBuf>,
     is_quick: bool,
     only: String,
+    /// A folder of real data sets, if the person has one.
+    data: Option<PathBuf>,
 }
 
 /// Runs the suite and writes `bench/runs/DATE-MACHINE/{table.md,rows.json}`.
@@ -44,7 +66,11 @@ pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<(), String> {
         python: peers::python(root, options.python),
         is_quick: options.is_quick,
         only: options.only,
+        data: options.data,
     };
+    if let Some(study) = options.study {
+        return run_study(&suite, study);
+    }
     let mut outcome = row::Outcome::default();
     reduce::run(&suite, &mut outcome);
     learners::run(&suite, &mut outcome);
@@ -57,6 +83,16 @@ pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<(), String> {
         0 => Ok(()),
         many => Err(format!("{many} cases of our own failed")),
     }
+}
+
+/// Runs one study and writes `bench/runs/DATE-MACHINE/NAME.md` with its tables and pictures.
+fn run_study(suite: &Suite<'_>, study: &Study) -> Result<(), String> {
+    let machine = machine::describe(suite.python.as_deref());
+    let folder = suite.root.join("bench/runs").join(machine.folder());
+    let finding = (study.run)(suite)?;
+    print!("{}", finding.write(&folder, (study.name, &machine))?);
+    println!("written to {}", folder.display());
+    Ok(())
 }
 
 impl Suite<'_> {
@@ -82,6 +118,10 @@ fn parse(arguments: &[String]) -> Result<Options, String> {
             "--python" => options.python = Some(PathBuf::from(value()?)),
             "--binary" => options.binary = Some(PathBuf::from(value()?)),
             "--only" => options.only = value()?.clone(),
+            "--data" => options.data = Some(PathBuf::from(value()?)),
+            other if STUDIES.iter().any(|study| study.name == other) => {
+                options.study = STUDIES.iter().find(|study| study.name == other);
+            }
             other => return Err(format!("unknown flag '{other}' of bench")),
         }
     }
@@ -120,6 +160,7 @@ mod tests {
         let read = options("--quick --python venv/bin/python --only k-means").unwrap();
         assert_eq!((read.is_quick, read.is_setup, read.only.as_str()), (true, false, "k-means"));
         assert_eq!(read.python, Some(PathBuf::from("venv/bin/python")));
+        assert_eq!(options("straggler --quick").unwrap().study, Some(&straggler::STUDY));
         assert!(options("--fast").unwrap_err().contains("--fast"));
         assert!(options("--python").unwrap_err().contains("needs a value"));
     }

@@ -98,7 +98,7 @@ fn once(contender: &Contender) -> Result<(f64, Value), String> {
 }
 
 /// A file without a name, for output: unlike a pipe it cannot fill up and stall the contender.
-fn tempfile() -> Result<File, String> {
+pub(super) fn tempfile() -> Result<File, String> {
     let path = std::env::temp_dir().join(format!("xtask-bench-{}", std::process::id()));
     let options = OpenOptions::new().read(true).append(true).create_new(true).open(&path);
     let file = options.map_err(|why| format!("{}: {why}", path.display()))?;

@@ -40,6 +40,9 @@ struct Sums {
     /// [default: shared where workers share a host]
     #[arg(long)]
     transport: Option<String>,
+    /// Keep the numbers in shared memory before and after, so that they are not copied into it
+    #[arg(long)]
+    resident: bool,
     /// How many sums to time [default: 2000 for 4KB and less, fewer for more, at least 5]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
     repeats: Option<u32>,
@@ -60,6 +63,7 @@ pub(super) fn run(arguments: Arguments) -> Result<()> {
         repeats: sums.repeats.unwrap_or_else(|| repeats(sums.bytes)),
         topology: sums.topology,
         transport: sums.transport,
+        is_resident: sums.resident,
     };
     let timing = spec.measure(&sums.launcher, Some(&std::env::current_exe()?))?;
     match sums.json {

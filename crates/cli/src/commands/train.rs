@@ -15,6 +15,7 @@ Examples:
   starlings train digits.toml --workers 4
   starlings train digits.toml --set cluster.topology=tree --set learner.l2=1e-3
   starlings train digits.toml --launcher processes --json > events.jsonl
+  mpirun -n 4 starlings train digits.toml --launcher mpi    if built with that feature; one death ends the job
   starlings train digits.toml --trace trace.json    to see computation and communication side by side
   starlings train digits.toml --resume          after a crash or Ctrl-C, with a [checkpoint] section
 
@@ -29,7 +30,7 @@ pub(crate) struct Arguments {
     /// How many workers (cluster.workers)
     #[arg(long, value_name = "N")]
     workers: Option<u32>,
-    /// Where workers run (cluster.launcher): threads, processes or flock
+    /// Where workers run (cluster.launcher): threads, processes or flock; under mpirun mpi, if built with that feature
     #[arg(long, value_name = "LAUNCHER")]
     launcher: Option<String>,
     /// Where to write the model [default: the job file's name with .safetensors, in this folder]
@@ -48,6 +49,12 @@ pub(crate) struct Arguments {
 
 pub(super) fn run(arguments: Arguments) -> Result<()> {
     let job = read(&arguments)?;
+    // Under mpirun this command runs many times at once, and only rank 0 speaks and writes.
+    #[cfg(feature = "mpi")]
+    let job = match starlings::mpi::enlist(job)? {
+        starlings::mpi::Role::Leads(job) => *job,
+        starlings::mpi::Role::Follows(follower) => return follower.serve(signals::stop()?),
+    };
     let out = arguments.out.unwrap_or_else(|| model_path(&arguments.job));
     check_place(&out)?;
     if let Some(trace) = &arguments.trace {

@@ -1,7 +1,7 @@
 //! Local steps: each worker applies its own contributions, and now and then the flock exchanges what came of
 //! them, as a blend of the catalogue says (local SGD, block momentum, elastic averaging, DiLoCo …).
 
-use super::{Agreed, Exchange, HandedIn, agreed, asks_block, sum};
+use super::{Agreed, Exchange, HandedIn, agreed, asks_block, step_by_share, sum};
 use crate::exchange::packet::Losses;
 use crate::exchange::served::Asks;
 use crate::merge::Merger;
@@ -68,12 +68,11 @@ impl Exchange for Blended {
     }
 
     fn finish(&mut self, handed: HandedIn, model: &mut Model) -> Result<Outcome> {
-        let moment = match blend(&self.blending).share() {
-            Share::Own => handed.alone(),
-            Share::Flock => handed.moment,
+        let outcome = match blend(&self.blending).share() {
+            Share::Own => self.learner.apply(model, &handed.update, &handed.alone())?,
+            Share::Flock => step_by_share(&*self.learner, &handed, model)?.0,
         };
-        let outcome = self.learner.apply(model, &handed.update, &moment)?;
-        self.exchange(moment.step.0 + 1, false, model)?;
+        self.exchange(handed.moment.step.0 + 1, false, model)?;
         Ok(outcome)
     }
 

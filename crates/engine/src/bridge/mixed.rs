@@ -151,8 +151,9 @@ impl Mixed {
         let present = |peer: &Seat| *peer == seat || visitors.contains_key(peer);
         let total: f64 =
             shares.iter().filter(|(peer, _)| present(peer)).map(|(_, share)| share).sum();
-        // With all neighbours present the shares are what the graph says, to the bit.
-        let scale = if visitors.len() + 1 >= shares.len() { 1.0 } else { 1.0 / total };
+        // With all neighbours present the shares are what the graph says, to the bit. Others may have come, too.
+        let complete = shares.iter().all(|(peer, _)| present(peer));
+        let scale = if complete { 1.0 } else { 1.0 / total };
         let mut mixed = zeros_like(own);
         for (peer, share) in shares {
             let model = if *peer == seat { Some(own) } else { visitors.get(peer) };

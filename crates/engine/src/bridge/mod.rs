@@ -29,12 +29,13 @@ pub use owned::Owned;
 pub use partial::PartialExchange;
 pub use replicated::Replicated;
 
+use crate::exchange::model_wire::{add_scaled, put, weights, zeros_like};
 use crate::exchange::packet::Losses;
 use crate::exchange::served::Asks;
 use crate::merge::Merger;
 use crate::net::Net;
 use starlings_core::{Block, Body, Fault, Model, Result, Step, Update, Values};
-use starlings_learn::{Moment, Needs, Outcome, Sink};
+use starlings_learn::{Learner, Moment, Needs, Outcome, Sink};
 
 /// What all workers have agreed to do before a step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -146,6 +147,26 @@ fn agreed(sum: Option<Block>) -> Agreed {
         }
         _ => Agreed::default(),
     }
+}
+
+/// Takes this worker's share of the flock's step: a step on its own rows, as long as its part of all rows. The
+/// shares of all workers add up to one whole step, the penalty included. Gives what changed.
+fn step_by_share(
+    learner: &dyn Learner,
+    handed: &HandedIn,
+    model: &mut Model,
+) -> Result<(Outcome, Update)> {
+    let before = weights(model);
+    let outcome = learner.apply(model, &handed.update, &handed.alone())?;
+    let mut delta = weights(model);
+    add_scaled(&mut delta, -1.0, &before);
+    let share = handed.own_rows as f64 / handed.moment.rows.max(1) as f64;
+    let mut after = before;
+    add_scaled(&mut after, share, &delta);
+    put(model, &after);
+    let mut scaled = zeros_like(&delta);
+    add_scaled(&mut scaled, share, &delta);
+    Ok((outcome, scaled))
 }
 
 /// The step that each seat is about to take; also a barrier.

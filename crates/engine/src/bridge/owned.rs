@@ -2,7 +2,7 @@
 //! cadence (Dean et al., 2012: Downpour) a worker steps on its own copy, pushes what has accrued every so many steps
 //! and fetches every so many others.
 
-use super::{Agreed, Exchange, HandedIn, local_loss, steps_of_all, sum};
+use super::{Agreed, Exchange, HandedIn, latest, local_loss, steps_of_all, sum};
 use crate::exchange::packet::Losses;
 use crate::exchange::served::{Asks, News};
 use crate::merge::Merger;
@@ -35,6 +35,8 @@ pub struct Owned {
     habits: Habits,
     /// Contributions that have not been pushed yet, and the moment of the last.
     accrued: Option<(Moment, Update)>,
+    /// Steps up to which this worker has pushed: what a cut must wait for. Steps that it skipped are not due.
+    pushed: u64,
     /// The newest cut that this worker took part in.
     cut_at: u64,
     net: Arc<Net>,
@@ -46,14 +48,19 @@ impl Owned {
     pub fn new(client: Client, exact: Merger, habits: Habits, net: Arc<Net>) -> Owned {
         let client = Arc::new(Mutex::new(client));
         let held = Arc::default();
-        Owned { client, held, exact, habits, accrued: None, cut_at: 0, net }
+        Owned { client, held, exact, habits, accrued: None, pushed: 0, cut_at: 0, net }
     }
 
     fn push_accrued(&mut self) -> Result<()> {
         match self.accrued.take() {
-            Some((moment, update)) => client(&self.client).push(&moment, &update, true),
+            Some((moment, update)) => self.push(&moment, &update),
             None => Ok(()),
         }
+    }
+
+    fn push(&mut self, moment: &Moment, update: &Update) -> Result<()> {
+        self.pushed = moment.step.0 + 1;
+        client(&self.client).push(moment, update, true)
     }
 
     /// Adds a contribution to those that wait.
@@ -118,7 +125,10 @@ impl Exchange for Owned {
             if !(step.0.is_multiple_of(fetch) || step.0 == warm || asks.stop || asks.cut) {
                 return Ok(Agreed::default());
             }
-            (needs, asks.after) = (&Needs::All, warm.min(step.0));
+            // Whoever warms the model up does not wait for itself, and is not cut: the others could not take part.
+            let warms = self.habits.seat == Seat(0);
+            (needs, asks.after) = (&Needs::All, if warms { 0 } else { warm });
+            asks.cut &= step.0 >= warm;
         }
         let News { stop_at, cut_at, slowest } = client(&self.client).pull(step, needs, asks, model)?;
         let late = self.habits.skips && slowest > step.0 && slowest != u64::MAX;
@@ -155,10 +165,12 @@ impl Exchange for Owned {
             learner.apply(model, &update, &own)?;
         }
         match self.habits.cadence {
-            None => client(&self.client).push(&moment, &update, true)?,
-            Some(Cadence { push, .. }) => {
+            None => self.push(&moment, &update)?,
+            Some(Cadence { push, warm, .. }) => {
                 self.accrue(moment, update)?;
-                if (moment.step.0 + 1).is_multiple_of(push) {
+                let steps = moment.step.0 + 1;
+                // The others wait for the last step of the warm-up.
+                if steps.is_multiple_of(push) || steps == warm {
                     self.push_accrued()?;
                 }
             }
@@ -168,8 +180,8 @@ impl Exchange for Owned {
 
     fn cut(&mut self, step: Step, model: &mut Model) -> Result<Step> {
         self.push_accrued()?;
-        let due = steps_of_all(&mut self.exact, &self.net, step)?;
-        let latest = due.iter().copied().max().map_or(step, Step);
+        let latest = latest(&mut self.exact, &self.net, step)?;
+        let due = steps_of_all(&mut self.exact, &self.net, Step(self.pushed))?;
         client(&self.client).pull_all(latest, due, model)?;
         self.cut_at = self.cut_at.max(latest.0);
         // Nobody goes on before all have read the cut.

@@ -4,7 +4,7 @@
 //!
 //! Laws: what all have sent and still hold adds up to all their steps; after a flush every replica has them all.
 
-use super::{Agreed, Exchange, HandedIn, steps_of_all, sum, unify};
+use super::{Agreed, Exchange, HandedIn, step_by_share, steps_of_all, sum, unify};
 use crate::exchange::model_wire::{add_scaled, put, weights, zeros_like};
 use crate::exchange::served::Asks;
 use crate::merge::Merger;
@@ -178,15 +178,11 @@ impl Exchange for PartialExchange {
     }
 
     fn finish(&mut self, handed: HandedIn, model: &mut Model) -> Result<Outcome> {
-        let before = weights(model);
-        // Each worker's step is its share of the flock's, so that all of them together are one whole step.
-        let outcome = self.learner.apply(model, &handed.update, &handed.moment)?;
-        let after = weights(model);
-        let gathered = self.gathered.get_or_insert_with(|| zeros_like(&after));
-        add_scaled(gathered, 1.0, &after);
-        add_scaled(gathered, -1.0, &before);
+        let (outcome, delta) = step_by_share(&*self.learner, &handed, model)?;
+        let gathered = self.gathered.get_or_insert_with(|| zeros_like(&delta));
+        add_scaled(gathered, 1.0, &delta);
         let step = handed.moment.step;
-        self.choose(step.0 + 1, after.bytes() as u64)?;
+        self.choose(step.0 + 1, delta.bytes() as u64)?;
         let part = self.options.partial.part(self.net.seat(), step.0, self.parts);
         self.send_part(part, step)?;
         Ok(outcome)

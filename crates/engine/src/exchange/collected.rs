@@ -41,6 +41,9 @@ pub struct Sitting {
     pub world: u32,
 }
 
+/// Whose bytes are wrong, and how: not always theirs who came last.
+struct Wrong(Seat, Malformed);
+
 impl Collected {
     /// A machine that will sum `own` over the group. `owners(chunks)` says who folds each chunk, if not all.
     pub fn new(
@@ -76,8 +79,10 @@ impl Collected {
         match event {
             Event::Begin => self.begin(packer, out),
             Event::Frame { from, chunk, total, payload } => {
-                if let Err(why) = self.frame(from, (chunk, total), payload, (packer, out)) {
-                    return self.fail(from, why.0.to_string(), out);
+                if let Err(Wrong(seat, why)) =
+                    self.frame(from, (chunk, total), payload, (packer, out))
+                {
+                    return self.fail(seat, why.0.to_string(), out);
                 }
             }
             Event::Lost { seat, why } => return self.fail(seat, why, out),
@@ -139,6 +144,12 @@ impl Collected {
 
     fn begin(&mut self, packer: &mut Packer, out: &mut Vec<Command>) {
         for chunk in 0..self.chunks.len() {
+            if self.world == 1 {
+                // Nothing travels, so nothing is lost.
+                self.add_own(chunk).expect("the sum was made like the own contribution");
+                self.settled[chunk] = true;
+                continue;
+            }
             let owner = self.owners.as_ref().map(|owners| owners[chunk]);
             if owner == Some(self.me) {
                 continue;
@@ -160,9 +171,10 @@ impl Collected {
         (chunk, total): (usize, bool),
         payload: Vec<u8>,
         (packer, out): (&mut Packer, &mut Vec<Command>),
-    ) -> Result<(), Malformed> {
-        let unexpected = Malformed("sent a chunk that nobody waits for");
-        if chunk >= self.chunks.len() || self.settled[chunk] {
+    ) -> Result<(), Wrong> {
+        let unexpected = Wrong(from, Malformed("sent a chunk that nobody waits for"));
+        let stranger = from == self.me || from.0 >= self.world;
+        if stranger || chunk >= self.chunks.len() || self.settled[chunk] {
             return Err(unexpected);
         }
         if total {
@@ -170,7 +182,7 @@ impl Collected {
             if owner != Some(from) {
                 return Err(unexpected);
             }
-            self.unpack(chunk, &payload, packer)?;
+            self.unpack(chunk, &payload, packer).map_err(|why| Wrong(from, why))?;
             self.settled[chunk] = true;
             return Ok(());
         }
@@ -189,19 +201,21 @@ impl Collected {
         chunk: usize,
         packer: &mut Packer,
         out: &mut Vec<Command>,
-    ) -> Result<(), Malformed> {
+    ) -> Result<(), Wrong> {
         let arrived = std::mem::take(&mut self.arrived[chunk]);
         for seat in (0..self.world).map(Seat) {
-            match arrived.get(&seat) {
-                Some(packet) => self.unpack(chunk, packet, packer)?,
-                None if self.owners.is_some() => self.add_own(chunk)?,
+            let folded = match arrived.get(&seat) {
+                Some(packet) => self.unpack(chunk, packet, packer),
+                None if self.owners.is_some() => self.add_own(chunk),
                 // What the others read of this seat's contribution, it reads itself: all hold the same bits.
                 None => {
                     let packet = std::mem::take(&mut self.packets[chunk]);
-                    self.unpack(chunk, &packet, packer)?;
+                    let own = self.unpack(chunk, &packet, packer);
                     self.packets[chunk] = packet;
+                    own
                 }
-            }
+            };
+            folded.map_err(|why| Wrong(seat, why))?;
         }
         self.settled[chunk] = true;
         if self.owners.is_none() {
@@ -214,7 +228,7 @@ impl Collected {
         }
         if packer.loses() {
             self.clear(chunk);
-            self.unpack(chunk, &packet, packer)?;
+            self.unpack(chunk, &packet, packer).map_err(|why| Wrong(self.me, why))?;
         }
         self.totals[chunk] = packet;
         out.extend(self.others().map(|to| Command::Send { to, chunk, total: true }));
@@ -294,3 +308,7 @@ fn nothing_like(update: &Update) -> Update {
     }
     sum
 }
+
+#[cfg(test)]
+#[path = "collected_tests.rs"]
+mod tests;

@@ -125,3 +125,104 @@ fn append(into: &mut Values, from: &Values, range: Range<usize>) {
         _ => unreachable!("made of the same kind"),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use starlings_core::{Kind, Rng, Role, Tensor, Update};
+
+    fn model() -> Model {
+        let mut model = Model::new();
+        for (name, shape) in [("one", vec![1]), ("tall", vec![5_003, 3]), ("wide", vec![40, 7])] {
+            model.set(name, Tensor::zeros(Kind::F64, &shape, Role::Weight));
+        }
+        model.set("tall.squares", Tensor::zeros(Kind::F64, &[5_003, 3], Role::State));
+        model.set("flags", Tensor::zeros(Kind::I64, &[17, 1], Role::Weight));
+        model
+    }
+
+    #[test]
+    fn every_row_has_one_owner_and_all_questions_agree_on_it() {
+        let model = model();
+        for world in [1, 2, 3, 7] {
+            let owners = Ownership::of(&model, world);
+            for (name, tensor) in model.iter() {
+                let total = tensor.rows() as u32;
+                let all: Vec<u32> = (0..total).collect();
+                let mut seen = vec![0; total as usize];
+                for seat in (0..world).map(Seat) {
+                    let mine = owners.rows(name, seat);
+                    assert_eq!(mine, owners.among(name, seat, &all));
+                    assert_eq!(mine, owners.owned(name, seat).into_iter().flatten().collect::<Vec<_>>());
+                    let owns: Vec<u32> =
+                        all.iter().copied().filter(|&row| owners.owns(name, seat, row)).collect();
+                    assert_eq!(mine, owns);
+                    mine.iter().for_each(|&row| seen[row as usize] += 1);
+                    assert!(!owners.owns(name, seat, total), "there is no such row");
+                }
+                assert!(seen.iter().all(|&count| count == 1), "{name} in a world of {world}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_state_of_a_row_lives_where_the_row_lives() {
+        let owners = Ownership::of(&model(), 5);
+        for seat in (0..5).map(Seat) {
+            assert_eq!(owners.owned("tall", seat), owners.owned("tall.squares", seat));
+        }
+    }
+
+    #[test]
+    fn among_gives_the_owned_of_some_rows() {
+        let owners = Ownership::of(&model(), 4);
+        for seed in 0..50 {
+            let mut rng = Rng::named(seed, "some rows", &[]);
+            let some: Vec<u32> = (0..5_003).filter(|_| rng.below(20) == 0).collect();
+            let parts: Vec<Vec<u32>> =
+                (0..4).map(|seat| owners.among("tall", Seat(seat), &some)).collect();
+            for (seat, part) in parts.iter().enumerate() {
+                let owns = |row: &&u32| owners.owns("tall", Seat(seat as u32), **row);
+                assert_eq!(part, &some.iter().filter(owns).copied().collect::<Vec<_>>(), "seed {seed}");
+            }
+            let mut joined = parts.concat();
+            joined.sort_unstable();
+            assert_eq!(joined, some, "seed {seed}");
+        }
+    }
+
+    #[test]
+    fn what_owners_get_folds_back_to_the_whole() {
+        let (model, world) = (model(), 3);
+        let owners = Ownership::of(&model, world);
+        let mut rng = Rng::named(1, "blocks", &[]);
+        let values: Vec<f64> = (0..5_003 * 3).map(|_| rng.normal()).collect();
+        let index: Vec<u32> = (0..5_003).filter(|_| rng.below(3) == 0).collect();
+        let some = index.iter().flat_map(|&row| values[row as usize * 3..][..3].to_vec()).collect();
+        let rows = Rows { total: 5_003, width: 3, index, values: Values::F64(some) };
+        let all = Rows { index: (0..5_003).collect(), values: Values::F64(values.clone()), ..rows };
+        let dense = Block::dense("tall", values);
+        let counts = Block::counts("flags", (0..17).collect());
+        let whole_counts =
+            Rows { total: 17, width: 1, index: (0..17).collect(), values: Values::I64((0..17).collect()) };
+        let sparse = Block::rows("tall", rows.clone());
+        for (block, whole) in [(dense, all), (sparse, rows), (counts, whole_counts)] {
+            let mut folded = Update {
+                blocks: vec![Block::rows(
+                    block.name.clone(),
+                    Rows::none(whole.values.kind(), whole.total, whole.width),
+                )],
+            };
+            for owner in (0..world).map(Seat) {
+                let part = owners.restrict(&block, owner).expect("a tensor of the model");
+                let Body::Rows(rows) = &part.body else { panic!("parts are rows") };
+                assert!(rows.is_sound());
+                assert!(rows.index.iter().all(|&row| owners.owns(&block.name, owner, row)));
+                folded.fold(&Update { blocks: vec![part] }).unwrap();
+            }
+            assert_eq!(folded.rows(&block.name), Some(&whole));
+        }
+        let statistic = Block::dense("loss", vec![1.0]);
+        assert_eq!(owners.restrict(&statistic, Seat(0)), None);
+    }
+}

@@ -73,9 +73,14 @@ pub struct Scheduled {
     next: Vec<usize>,
     settled: Vec<bool>,
     early: BTreeMap<(usize, Seat, bool), Vec<u8>>,
+    /// Payloads that have been absorbed, and from whom they came.
+    spent: Vec<(Seat, Vec<u8>)>,
     left: usize,
     over: bool,
 }
+
+/// Absorbed payloads that are kept for whoever wants their memory back.
+const SPENT_MAX: usize = 4;
 
 impl Scheduled {
     /// A machine that will sum `update` over the group. `moves(chunks)` gives this seat's moves for that
@@ -101,6 +106,7 @@ impl Scheduled {
             chunks,
             moves: by_chunk,
             early: BTreeMap::new(),
+            spent: Vec::new(),
             left,
             over: false,
         }
@@ -158,6 +164,11 @@ impl Scheduled {
         self.update
     }
 
+    /// Payloads that are no longer needed, with the seats they came from: their memory is warm.
+    pub fn spent(&mut self) -> impl Iterator<Item = (Seat, Vec<u8>)> {
+        self.spent.drain(..)
+    }
+
     /// Bytes that a chunk has in memory as it is now.
     #[must_use]
     pub fn bytes_raw(&self, chunk: usize) -> u64 {
@@ -205,6 +216,9 @@ impl Scheduled {
                     let Some(payload) = self.early.remove(&(chunk, peer, total)) else { return };
                     if let Err(malformed) = self.absorb(chunk, &payload, total) {
                         return self.fail(peer, malformed.0.to_string(), out);
+                    }
+                    if self.spent.len() < SPENT_MAX {
+                        self.spent.push((peer, payload));
                     }
                     self.settled[chunk] |= total;
                 }

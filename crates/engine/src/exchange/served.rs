@@ -129,6 +129,9 @@ pub struct Office {
     pub pushers: Vec<Seat>,
 }
 
+/// No step is as large as this: whoever names one is broken.
+const STEPS_MAX: u64 = 1 << 62;
+
 /// One shard.
 pub struct Shard {
     office: Office,
@@ -195,12 +198,17 @@ impl Shard {
                     out.push(Command::Fail(why));
                 }
             }
+            Event::Pull { from, step, .. } if step.0 >= STEPS_MAX => {
+                out.push(Command::Fail(format!("{from} wants rows for {step}")));
+            }
             Event::Pull { from, step, wanted, asks, due } => {
                 self.plan(step, asks);
                 self.parked.push(Parked { to: from, step, wanted, asks, due });
             }
             Event::Finished { from } => {
-                self.clocks.insert(from, u64::MAX);
+                if let Some(clock) = self.clocks.get_mut(&from) {
+                    *clock = u64::MAX;
+                }
             }
         }
         self.answer(out);
@@ -264,6 +272,9 @@ impl Shard {
         self.check(from, &update)?;
         let step = moment.step.0;
         let clock = *self.clocks.get(&from).ok_or(format!("{from} does not push"))?;
+        if step >= STEPS_MAX {
+            return Err(format!("{from} pushed {}", moment.step));
+        }
         if self.barrier() {
             return self.hold(from, moment, update, last);
         }
@@ -292,6 +303,9 @@ impl Shard {
         if step < self.complete && quorum < world as usize {
             self.dropped += u64::from(last);
             return Ok(());
+        }
+        if step < self.complete {
+            return Err(format!("{from} pushed {} out of turn", moment.step));
         }
         let held = self.held.entry(step).or_default();
         match held.get_mut(&from) {
@@ -345,12 +359,9 @@ impl Shard {
         self.complete += 1;
         let mut sum: Option<Update> = None;
         let mut moment = None;
-        // A contribution of which only a part has come is as late as one that has not.
-        for Held { moment: at, update, whole } in held.into_values() {
-            self.dropped += u64::from(!whole);
-            if !whole {
-                continue;
-            }
+        // A contribution of which only a part has come is as late as one that has not. It counts as dropped when
+        // its last part comes.
+        for Held { moment: at, update, .. } in held.into_values().filter(|held| held.whole) {
             moment = Some(at);
             match &mut sum {
                 None => sum = Some(update),
@@ -411,7 +422,9 @@ impl Shard {
             // Under a quorum somebody who is late may have pushed less than the flock has finished.
             return parked.due.iter().enumerate().all(|(seat, &due)| clock(seat) >= due);
         }
-        self.office.gate.fresh(parked.step, slowest) && clock(0) >= parked.asks.after
+        // A flock that stops does not wait until it is warm.
+        let warm = clock(0) >= parked.asks.after || self.stop_at.is_some();
+        self.office.gate.fresh(parked.step, slowest) && warm
     }
 
     /// When the slowest clock has advanced, whoever reads rows that have changed gets them unasked.
@@ -447,6 +460,9 @@ impl Shard {
                 let index: Vec<u32> = match rows {
                     WantedRows::Owned => owners.rows(name, seat),
                     WantedRows::These(index) => {
+                        if !index.is_sorted_by(|a, b| a < b) {
+                            return Err(format!("wants rows of '{name}' out of order"));
+                        }
                         if index.iter().any(|&row| !owners.owns(name, seat, row)) {
                             return Err(format!("wants a row of '{name}' from the wrong owner"));
                         }
@@ -458,3 +474,7 @@ impl Shard {
             .collect()
     }
 }
+
+#[cfg(test)]
+#[path = "served_tests.rs"]
+mod tests;

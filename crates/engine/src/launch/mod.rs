@@ -1,6 +1,8 @@
 //! Where workers run: the catalogue of launchers.
 
 pub mod flock;
+#[cfg(feature = "mpi")]
+pub mod mpi;
 pub(crate) mod place;
 pub(crate) mod processes;
 pub(crate) mod threads;
@@ -12,7 +14,13 @@ use starlings_core::{Blame, Entry, Fault, Result};
 pub type Launcher = fn(&Task) -> Result<Trained>;
 
 /// All launchers.
-pub static LAUNCHERS: &[Entry<Launcher>] = &[flock::ENTRY, processes::ENTRY, threads::ENTRY];
+pub static LAUNCHERS: &[Entry<Launcher>] = &[
+    flock::ENTRY,
+    #[cfg(feature = "mpi")]
+    mpi::ENTRY,
+    processes::ENTRY,
+    threads::ENTRY,
+];
 
 /// When several workers failed, the fault that says why. Losing a peer is what the others see of it: a
 /// worker's own complaint goes first.

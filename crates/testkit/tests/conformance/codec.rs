@@ -81,7 +81,8 @@ fn abilities_are_those_of_the_scheme() {
         let expected = match (entry.build)(&params).expect("builds") {
             Scheme::Numbers(_) => (true, true, false),
             Scheme::Rounds(_) => (true, false, false),
-            Scheme::Contributions(_) | Scheme::Factors | Scheme::Auto(_) => (false, true, true),
+            Scheme::Contributions(_) => (false, true, true),
+            Scheme::Factors | Scheme::Auto(_) => (false, false, true),
         };
         assert_eq!((summable, one_way, whole), expected, "{label}");
         let exact = ["raw", "auto", "factors"].contains(&entry.name);

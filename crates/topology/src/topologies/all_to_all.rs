@@ -10,7 +10,7 @@
 
 use super::BuildTopology;
 use crate::{Cost, Form, Shuffle};
-use starlings_core::{Entry, Seat};
+use starlings_core::{Ability, Entry, Seat};
 
 pub(super) const ENTRY: Entry<BuildTopology> = Entry {
     name: "all-to-all",
@@ -18,7 +18,7 @@ pub(super) const ENTRY: Entry<BuildTopology> = Entry {
     reference: "Thakur, Rabenseifner and Gropp: Optimization of collective communication operations in MPICH, 2005",
     params: &[],
     gives: &[],
-    needs: &[],
+    needs: &[Ability::Shuffle],
     build: |_| Ok(Form::Shuffle(Box::new(AllToAll))),
 };
 

@@ -1,6 +1,8 @@
 //! The catalogue of transports: one file each, two lines here.
 
 pub mod memory;
+#[cfg(feature = "mpi")]
+pub mod mpi;
 pub mod shared;
 pub mod tcp;
 
@@ -11,6 +13,9 @@ use starlings_core::Entry;
 pub enum TransportKind {
     /// Queues between threads of one process.
     Memory,
+    /// MPI's messages, between processes that mpirun started.
+    #[cfg(feature = "mpi")]
+    Mpi,
     /// Shared memory between processes of one host, for sums; sockets carry the rest.
     Shared,
     /// Sockets, plain on this machine and inside TLS beyond it.
@@ -18,4 +23,10 @@ pub enum TransportKind {
 }
 
 /// All transports.
-pub static TRANSPORTS: &[Entry<TransportKind>] = &[memory::ENTRY, shared::ENTRY, tcp::ENTRY];
+pub static TRANSPORTS: &[Entry<TransportKind>] = &[
+    memory::ENTRY,
+    #[cfg(feature = "mpi")]
+    mpi::ENTRY,
+    shared::ENTRY,
+    tcp::ENTRY,
+];

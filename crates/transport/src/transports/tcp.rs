@@ -1,17 +1,20 @@
 //! Links over TCP (RFC 9293), plain on this machine and inside TLS 1.3 beyond it.
 //! A frame is its header and the payload as it lies in memory, written with one vectored call.
 
-use crate::inbox::Inbox;
+use crate::inbox::{Inbox, Spare};
 use crate::socket::{Socket, lost};
 use crate::tls::TlsStream;
 use crate::turn::Turn;
 use crate::{
-    Frame, HEADER_BYTES, Header, Link, LinkError, PAYLOAD_BYTES_MAX, TransportKind, encode_header,
+    Frame, HEADER_BYTES, Header, Link, LinkError, PAYLOAD_BYTES_MAX, Polled, TransportKind,
+    encode_header,
 };
 use starlings_core::{Deadline, Entry, Epoch, JobId};
 use std::fmt;
+use std::os::fd::BorrowedFd;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 /// The catalogue's entry.
 pub(super) const ENTRY: Entry<TransportKind> = Entry {
@@ -32,6 +35,7 @@ pub struct TcpLink {
     /// The next frame's sequence number.
     outgoing: Turn<u64>,
     incoming: Turn<Inbox>,
+    spare: Spare,
     /// Why nothing can be sent any more; frames that the peer sent before may still be received.
     outgoing_ended: OnceLock<LinkError>,
     /// Why nothing works any more.
@@ -48,16 +52,55 @@ pub(crate) enum Stream {
 impl TcpLink {
     /// A link over a stream on which nothing but the handshake was said.
     pub(crate) fn new(stream: Stream, job: JobId, epoch: Epoch) -> TcpLink {
+        let spare = Spare::default();
         TcpLink {
             stream,
             job,
             epoch,
             outgoing: Turn::new(0),
-            incoming: Turn::new(Inbox::new(job, epoch)),
+            incoming: Turn::new(Inbox::new(job, epoch, spare.clone())),
+            spare,
             outgoing_ended: OnceLock::new(),
             ended: OnceLock::new(),
             bytes_sent: AtomicU64::new(0),
         }
+    }
+
+    /// Sends a frame by `write`, which gets the header's bytes.
+    fn send_by(
+        &self,
+        header: Header,
+        payload: &[u8],
+        by: Deadline,
+        write: impl FnOnce(&[u8]) -> Result<(), LinkError>,
+    ) -> Result<(), LinkError> {
+        assert!(payload.len() <= PAYLOAD_BYTES_MAX, "a payload of {} bytes", payload.len());
+        let Some(mut sequence) = self.outgoing.take(by) else {
+            return Err(self.end_outgoing(LinkError::Deadline));
+        };
+        if let Some(why) = self.ended.get().or_else(|| self.outgoing_ended.get()) {
+            return Err(why.clone());
+        }
+        let head = encode_header(header, self.job, self.epoch, *sequence, payload);
+        write(&head).map_err(|error| self.end_outgoing(error))?;
+        *sequence += 1;
+        self.bytes_sent.fetch_add((HEADER_BYTES + payload.len()) as u64, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// The socket of a link that is polled.
+    fn socket(&self) -> &Socket {
+        match &self.stream {
+            Stream::Plain(socket) => socket,
+            Stream::Tls(_) => unreachable!("only plain links are polled"),
+        }
+    }
+
+    /// Ends everything; the first reason stays.
+    fn end(&self, why: LinkError) -> LinkError {
+        let _ = self.ended.set(why);
+        self.stream.shutdown();
+        self.ended.get().expect("set above").clone()
     }
 
     /// After a failed or late write the peer may hold half a frame: nothing can follow it.
@@ -77,18 +120,7 @@ impl TcpLink {
 
 impl Link for TcpLink {
     fn send(&self, header: Header, payload: &[u8], by: Deadline) -> Result<(), LinkError> {
-        assert!(payload.len() <= PAYLOAD_BYTES_MAX, "a payload of {} bytes", payload.len());
-        let Some(mut sequence) = self.outgoing.take(by) else {
-            return Err(self.end_outgoing(LinkError::Deadline));
-        };
-        if let Some(why) = self.ended.get().or_else(|| self.outgoing_ended.get()) {
-            return Err(why.clone());
-        }
-        let head = encode_header(header, self.job, self.epoch, *sequence, payload);
-        self.stream.write(&head, payload, by).map_err(|error| self.end_outgoing(error))?;
-        *sequence += 1;
-        self.bytes_sent.fetch_add((HEADER_BYTES + payload.len()) as u64, Ordering::Relaxed);
-        Ok(())
+        self.send_by(header, payload, by, |head| self.stream.write(head, payload, by))
     }
 
     fn receive(&self, by: Deadline) -> Result<Frame, LinkError> {
@@ -96,14 +128,9 @@ impl Link for TcpLink {
         if let Some(why) = self.ended.get() {
             return Err(why.clone());
         }
-        let received = inbox.next(by, |into| self.stream.read(into, by));
-        match received {
-            Ok(_) | Err(LinkError::Deadline) => received,
-            Err(why) => {
-                let _ = self.ended.set(why);
-                self.stream.shutdown();
-                Err(self.ended.get().expect("set above").clone())
-            }
+        match inbox.next(by, |into| self.stream.read_some(into, by)) {
+            Err(why) if why != LinkError::Deadline => Err(self.end(why)),
+            received => received,
         }
     }
 
@@ -114,6 +141,51 @@ impl Link for TcpLink {
 
     fn bytes_sent(&self) -> u64 {
         self.bytes_sent.load(Ordering::Relaxed)
+    }
+
+    fn polled(&self) -> Option<&dyn Polled> {
+        // Inside TLS what has arrived may wait in the connection, where no descriptor shows it.
+        matches!(self.stream, Stream::Plain(_)).then_some(self)
+    }
+}
+
+impl Polled for TcpLink {
+    fn descriptor(&self) -> BorrowedFd<'_> {
+        self.socket().descriptor()
+    }
+
+    fn receive_now(&self) -> Result<Option<Frame>, LinkError> {
+        let Some(mut inbox) = self.incoming.take_now() else { return Ok(None) };
+        if let Some(why) = self.ended.get() {
+            return Err(why.clone());
+        }
+        inbox.next_now(|into| self.socket().read_now(into)).map_err(|why| self.end(why))
+    }
+
+    fn send_meanwhile(
+        &self,
+        header: Header,
+        payload: &[u8],
+        by: Deadline,
+        wait: &mut dyn FnMut(),
+    ) -> Result<(), LinkError> {
+        self.send_by(header, payload, by, |head| {
+            self.socket().write_meanwhile(head, payload, &mut || {
+                if by.passed() {
+                    return Err(LinkError::Deadline);
+                }
+                wait();
+                Ok(())
+            })
+        })
+    }
+
+    fn await_room(&self, time: Duration) {
+        self.socket().await_room(Deadline::after(time));
+    }
+
+    fn recycle(&self, payload: Vec<u8>) {
+        self.spare.put(payload);
     }
 }
 
@@ -138,7 +210,21 @@ impl Stream {
     pub(crate) fn read(&self, into: &mut Vec<u8>, by: Deadline) -> Result<(), LinkError> {
         match self {
             Stream::Plain(socket) => socket.read(into, by),
-            Stream::Tls(stream) => stream.read(into, by),
+            Stream::Tls(stream) => {
+                let before = into.len();
+                into.resize(into.capacity(), 0);
+                let read = stream.read_some(&mut into[before..], by);
+                into.truncate(before + *read.as_ref().unwrap_or(&0));
+                read.map(drop)
+            }
+        }
+    }
+
+    /// Fills some of the bytes, at least one, and says how many.
+    fn read_some(&self, into: &mut [u8], by: Deadline) -> Result<usize, LinkError> {
+        match self {
+            Stream::Plain(socket) => socket.read_some(into, by),
+            Stream::Tls(stream) => stream.read_some(into, by),
         }
     }
 

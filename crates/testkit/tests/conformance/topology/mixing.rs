@@ -95,7 +95,7 @@ fn an_exponential_graph_has_one_peer_a_round_and_averages_exactly_over_powers_of
             (0..logarithm.into()).map(|round| distances(&*graph, 1, world, round)).collect();
         let expected: Vec<Vec<u32>> = (0..logarithm).map(|bit| vec![1 << bit]).collect();
         assert_eq!(all, expected, "world {world}");
-        assert_eq!(graph.rounds_max(world), logarithm.into());
+        assert_eq!(graph.rounds_max(world), u64::from(logarithm));
         assert!((graph.cost(world, 1000).bytes_sent_max - 1000.0).abs() < 1e-9);
         let left = topology::shrinkage(&*graph, world, logarithm.into());
         assert_eq!(left < 1e-12, world.is_power_of_two(), "world {world}: {left} of the spread");

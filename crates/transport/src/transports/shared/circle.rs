@@ -39,16 +39,16 @@ impl Default for Tuning {
 /// The seats that sum together through shared memory, as one of them sees it.
 #[derive(Debug)]
 pub struct Circle {
-    mine: Arc<Segment>,
+    pub(super) mine: Arc<Segment>,
     /// All of them in the order of seats, this one's own included.
-    views: Vec<View>,
-    me: usize,
-    port: Port,
+    pub(super) views: Vec<View>,
+    pub(super) me: usize,
+    pub(super) port: Port,
     waiter: Waiter,
-    tuning: Tuning,
+    pub(super) tuning: Tuning,
     /// Chunks of all sums so far.
-    begun: u64,
-    is_broken: bool,
+    pub(super) begun: u64,
+    pub(super) is_broken: bool,
 }
 
 impl Circle {
@@ -96,7 +96,12 @@ impl Circle {
         let parts = Parts::cut(contributions, totals, chunk_bytes, streamed_from);
         if self.views.len() == 1 {
             (0..parts.chunks()).for_each(|chunk| {
-                parts.fold(chunk, parts.slice(chunk, 0, 1), &[std::ptr::null()], std::ptr::null_mut());
+                parts.fold(
+                    chunk,
+                    parts.slice(chunk, 0, 1),
+                    &[std::ptr::null()],
+                    std::ptr::null_mut(),
+                );
             });
             return Ok(());
         }
@@ -241,7 +246,11 @@ impl Circle {
 
     /// Slots must hold the chunk that they held when it was published: a writer that follows the protocol waits until
     /// all have taken it.
-    fn check_unchanged(&self, chunk: usize, sequence: fn(Port, u64) -> usize) -> Result<()> {
+    pub(super) fn check_unchanged(
+        &self,
+        chunk: usize,
+        sequence: fn(Port, u64) -> usize,
+    ) -> Result<()> {
         // The loads of the numbers come before the load of the sequence.
         fence(Ordering::Acquire);
         let count = self.begun + chunk as u64;
@@ -249,14 +258,15 @@ impl Circle {
         let others = self.views.iter().enumerate().filter(|(seat, _)| *seat != self.me);
         for (_, view) in others {
             if view.mapping.long(place).load(Ordering::Acquire) != 2 * count + 2 {
-                let what = format!("{} rewrote its numbers while they were being summed", view.seat);
+                let what =
+                    format!("{} rewrote its numbers while they were being summed", view.seat);
                 return Err(Fault::peer(Some(view.seat), what));
             }
         }
         Ok(())
     }
 
-    fn wait(
+    pub(super) fn wait(
         &mut self,
         counter: fn(Port) -> usize,
         wanted: u64,
@@ -270,7 +280,7 @@ impl Circle {
     }
 
     #[expect(clippy::too_many_arguments, reason = "whom, what and until when of one wait")]
-    fn wait_for(
+    pub(super) fn wait_for(
         &mut self,
         seat: usize,
         counter: fn(Port) -> usize,
@@ -286,7 +296,7 @@ impl Circle {
         waited.map_err(|why| why.fault(view.seat, what))
     }
 
-    fn publish(&self, counter: fn(Port) -> usize, chunk: usize) {
+    pub(super) fn publish(&self, counter: fn(Port) -> usize, chunk: usize) {
         let value = (self.begun + chunk as u64 + 1) as u32;
         let others = self.views.iter().enumerate().filter(|(seat, _)| *seat != self.me);
         let sleepers = others.map(|(_, view)| view.mapping.word(self.port.asleep()));

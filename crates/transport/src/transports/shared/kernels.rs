@@ -5,7 +5,10 @@
 //! ever made: numbers are loaded through raw pointers, every bit pattern is a number, and a slot whose sequence changed
 //! during the fold is thrown away by the caller.
 
-#![allow(unsafe_code, reason = "raw pointers into shared memory, and vector instructions chosen at run time")]
+#![allow(
+    unsafe_code,
+    reason = "raw pointers into shared memory, and vector instructions chosen at run time"
+)]
 
 use super::layout::LINE;
 

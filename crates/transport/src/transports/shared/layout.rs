@@ -75,6 +75,11 @@ impl Port {
         self.sequence(chunk) + 8
     }
 
+    /// Where a seat says that its buffers lie, for sums without slots: the contribution and the total.
+    pub(super) fn places(self, chunk: u64) -> (usize, usize) {
+        (self.sequence(chunk) + 16, self.sequence(chunk) + 24)
+    }
+
     /// The sequence of a slot's total.
     pub(super) fn total_sequence(self, chunk: u64) -> usize {
         self.0 + (4 + SLOTS + slot(chunk)) * LINE

@@ -4,7 +4,10 @@
 //!
 //! Unsafe, because mapping memory and making references into it is; every offset is checked here.
 
-#![allow(unsafe_code, reason = "shared memory is reached through raw pointers; all of them are made here")]
+#![allow(
+    unsafe_code,
+    reason = "shared memory is reached through raw pointers; all of them are made here"
+)]
 
 use rustix::fd::AsFd;
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
@@ -43,9 +46,8 @@ impl Mapping {
             Access::Read => ProtFlags::READ,
         };
         // SAFETY: a fresh mapping at an address of the kernel's choice touches no memory of ours.
-        let base = unsafe {
-            mmap(std::ptr::null_mut(), bytes, protection, MapFlags::SHARED, file, 0)?
-        };
+        let base =
+            unsafe { mmap(std::ptr::null_mut(), bytes, protection, MapFlags::SHARED, file, 0)? };
         let base = NonNull::new(base.cast()).expect("the kernel maps nothing at address zero");
         Ok(Mapping { base, bytes, is_writable: access == Access::Write })
     }

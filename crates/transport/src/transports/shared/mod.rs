@@ -3,17 +3,22 @@
 //!
 //! Rules that make it safe: a segment has one writer, and all others map it for reading only; a new epoch uses new
 //! segments; readers check a slot's sequence before and after they fold it; sums go from the contribution to another
-//! place, so that the contribution is still there when a sum fails. Nothing that a peer writes is ever taken for a
-//! length or an offset. Read [`circle`] first.
+//! place, so that the contribution is still there when a sum fails. No length is ever taken from a peer, and offsets of
+//! shared buffers are checked. Read [`circle`] first.
 
+mod buffer;
 mod circle;
 mod kernels;
 mod layout;
 mod mapping;
 mod parts;
+mod resident;
 mod segment;
+#[cfg(test)]
+mod tests;
 mod waiting;
 
+pub use buffer::SharedBuffer;
 pub use circle::{Circle, Tuning};
 pub use layout::PORTS;
 pub use parts::{Numbers, NumbersMut};

@@ -74,6 +74,8 @@ pub(super) struct Parts<'a> {
     /// A digest of kinds and lengths: seats that sum different shapes find out.
     pub(super) shape: u64,
     is_streamed: bool,
+    /// Whether peers read the sums where they are written: then only copies go around the caches.
+    is_resident: bool,
     borrowed: PhantomData<&'a mut [u8]>,
 }
 
@@ -138,7 +140,28 @@ impl<'a> Parts<'a> {
         chunks.push((pieces.len(), at));
         let shape = digest(parts.iter().map(|part| (part.kind, part.len)));
         let is_streamed = bytes >= streamed_from;
-        Parts { parts, pieces, chunks, bytes, shape, is_streamed, borrowed: PhantomData }
+        Parts {
+            parts,
+            pieces,
+            chunks,
+            bytes,
+            shape,
+            is_streamed,
+            is_resident: false,
+            borrowed: PhantomData,
+        }
+    }
+
+    /// The same sum, whose totals peers read where they are written.
+    pub(super) fn resident(mut self) -> Parts<'a> {
+        self.is_resident = true;
+        self
+    }
+
+    /// The byte of a single part at which a chunk begins.
+    pub(super) fn offset(&self, chunk: usize, chunk_bytes: usize) -> usize {
+        assert_eq!(self.parts.len(), 1, "several parts do not lie one after another");
+        self.place(chunk) * chunk_bytes
     }
 
     /// How many chunks.
@@ -159,7 +182,13 @@ impl<'a> Parts<'a> {
             // SAFETY: `numbers` is within the part, and the same bytes within the slot.
             unsafe {
                 let source = part.source.add(numbers.start * part.kind.bytes());
-                run(part.kind, &[source], (slot.add(at), false), std::ptr::null_mut(), numbers.len());
+                run(
+                    part.kind,
+                    &[source],
+                    (slot.add(at), false),
+                    std::ptr::null_mut(),
+                    numbers.len(),
+                );
             }
         });
     }
@@ -174,6 +203,7 @@ impl<'a> Parts<'a> {
         second: *mut u8,
     ) {
         let mut sources = vec![std::ptr::null(); slots.len()];
+        let is_streamed = self.is_streamed && (slots.len() == 1 || !self.is_resident);
         self.each(chunk, bytes, |part, numbers, at| {
             let skip = numbers.start * part.kind.bytes();
             // SAFETY: `numbers` is within the part, and the same bytes within each slot.
@@ -182,7 +212,7 @@ impl<'a> Parts<'a> {
                     *source = if slot.is_null() { part.source.add(skip) } else { slot.add(at) };
                 }
                 let second = if second.is_null() { second } else { second.add(at) };
-                let target = (part.target.add(skip), self.is_streamed);
+                let target = (part.target.add(skip), is_streamed);
                 run(part.kind, &sources, target, second, numbers.len());
             }
         });

@@ -107,7 +107,8 @@ fn sleep(counter: &AtomicU32, wanted: u32, patience: &Patience<'_>) -> Result<()
             return Err(Awaited::Interrupted(fault));
         }
         let Some(left) = patience.by.left() else { return Err(Awaited::Late) };
-        let nap = i64::try_from(left.as_nanos()).map_or(NAP_NANOSECONDS, |n| n.min(NAP_NANOSECONDS));
+        let nap =
+            i64::try_from(left.as_nanos()).map_or(NAP_NANOSECONDS, |n| n.min(NAP_NANOSECONDS));
         let nap = Timespec { tv_sec: 0, tv_nsec: nap };
         // Returning early for whatever reason is fine: the loop looks again.
         let _ = futex::wait(counter, futex::Flags::empty(), seen, Some(&nap));

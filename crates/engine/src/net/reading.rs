@@ -1,0 +1,233 @@
+//! Reading links on the thread that waits for them. Handing every frame from a reader thread to the thread
+//! that wants it costs two context switches and a cold cache; so whoever waits reads, for all the others
+//! too (leader and followers: Schmidt et al., Pattern-Oriented Software Architecture 2, 2000). A frame that
+//! is awaited usually comes soon: the reader polls for a while before it sleeps, and gives its core away
+//! between two looks, since there may be more workers than cores.
+
+use super::{Arrival, BYE, MESSAGE_BYTES_MAX, MORE, Shared};
+use starlings_core::{Deadline, Seat};
+use starlings_transport::{Frame, Lane, Link, LinkError, Polled};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Longest time to poll before sleeping.
+const POLLING_MAX: Duration = Duration::from_micros(100);
+
+/// Shorter than this, polling is not worth trying.
+const POLLING_MIN: Duration = Duration::from_micros(2);
+
+/// Puts the frames of one link together into messages, lane by lane.
+#[derive(Default)]
+pub(super) struct Assembly {
+    partial: [Vec<u8>; Lane::ALL.len()],
+}
+
+/// What a frame completes.
+pub(super) enum Completed {
+    /// More fragments must come.
+    Nothing,
+    Message(Arrival),
+    /// The peer has said goodbye.
+    Bye,
+    /// The peer broke the protocol.
+    Broken(&'static str),
+}
+
+/// The links that can be watched together. Whoever holds this reads them.
+pub(super) struct Reading {
+    streams: Vec<Stream>,
+    ready: Vec<usize>,
+    /// How long polling is worth it, as experience shows.
+    polling: Duration,
+}
+
+struct Stream {
+    from: Seat,
+    link: Arc<dyn Link>,
+    assembly: Assembly,
+    /// A message whose lane was full. Nothing is read after it until it is gone.
+    held: Option<Arrival>,
+    /// Whether more may already be here.
+    is_eager: bool,
+    is_over: bool,
+}
+
+impl Assembly {
+    pub(super) fn add(&mut self, from: Seat, frame: Frame) -> Completed {
+        if frame.header.lane == Lane::Control && frame.header.kind == BYE {
+            return Completed::Bye;
+        }
+        let partial = &mut self.partial[frame.header.lane as usize];
+        let mut payload = std::mem::take(partial);
+        if payload.is_empty() {
+            payload = frame.payload;
+        } else if payload.len() + frame.payload.len() <= MESSAGE_BYTES_MAX {
+            payload.extend_from_slice(&frame.payload);
+        } else {
+            return Completed::Broken("a message is larger than allowed");
+        }
+        if frame.header.kind & MORE != 0 {
+            *partial = payload;
+            return Completed::Nothing;
+        }
+        Completed::Message(Arrival { from, header: frame.header, payload })
+    }
+}
+
+impl Reading {
+    pub(super) fn new(links: impl Iterator<Item = (Seat, Arc<dyn Link>)>) -> Reading {
+        let stream = |(from, link)| Stream {
+            from,
+            link,
+            assembly: Assembly::default(),
+            held: None,
+            is_eager: true,
+            is_over: false,
+        };
+        let streams: Vec<Stream> = links.map(stream).collect();
+        Reading { streams, ready: Vec::new(), polling: POLLING_MAX }
+    }
+
+    /// Delivers what is here, without waiting. True if there was something.
+    pub(super) fn sweep(&mut self, shared: &Shared) -> bool {
+        self.look(shared, None, Duration::ZERO) && self.take(shared)
+    }
+
+    /// Delivers what comes: polls as long as that is worth it, then sleeps until something happens.
+    pub(super) fn attend(&mut self, shared: &Shared, by: Deadline) {
+        if self.take_eager(shared) {
+            return;
+        }
+        let end = Deadline::after(self.polling);
+        while self.polling >= POLLING_MIN && !end.passed() {
+            if self.sweep(shared) {
+                self.polling = (self.polling * 2).min(POLLING_MAX);
+                return;
+            }
+            std::thread::yield_now();
+        }
+        let soon = Deadline::after(POLLING_MAX);
+        self.sleep(shared, None, by);
+        // Had it been polled for a little longer, the sleep would have been saved.
+        self.polling = if soon.passed() {
+            self.polling / 2
+        } else {
+            (self.polling * 2).clamp(POLLING_MIN, POLLING_MAX)
+        };
+    }
+
+    /// Delivers what comes, asleep until then or until `room` has room to send.
+    pub(super) fn sleep(&mut self, shared: &Shared, room: Option<&dyn Polled>, by: Deadline) {
+        if self.take_eager(shared) {
+            return;
+        }
+        let Some(left) = by.left() else { return };
+        if self.look(shared, room, left) {
+            self.take(shared);
+        }
+    }
+
+    /// Finds out which links have something.
+    fn look(&mut self, shared: &Shared, room: Option<&dyn Polled>, time: Duration) -> bool {
+        // One link alone is asked directly.
+        if time.is_zero() && self.streams.len() == 1 {
+            self.streams[0].is_eager = true;
+            return true;
+        }
+        let open = |stream: &&Stream| !stream.is_over && stream.held.is_none();
+        let links = self.streams.iter().filter(open).map(Stream::polled);
+        // Where the system cannot wait, links are asked one by one, and tell what is wrong with them.
+        if shared.watch.wait(links, room, &mut self.ready, time).is_err() {
+            self.streams.iter_mut().for_each(|stream| stream.is_eager = true);
+            return true;
+        }
+        let mut open = self.streams.iter_mut().filter(|s| !s.is_over && s.held.is_none());
+        let mut passed = 0;
+        for &at in &self.ready {
+            if let Some(stream) = open.nth(at - passed) {
+                stream.is_eager = true;
+            }
+            passed = at + 1;
+        }
+        !self.ready.is_empty()
+    }
+
+    fn take_eager(&mut self, shared: &Shared) -> bool {
+        self.streams.iter().any(|stream| stream.is_eager || stream.held.is_some())
+            && self.take(shared)
+    }
+
+    /// Takes at most one frame from each link that may have one.
+    fn take(&mut self, shared: &Shared) -> bool {
+        let mut any = false;
+        for stream in &mut self.streams {
+            any |= stream.take(shared);
+        }
+        any
+    }
+}
+
+impl Stream {
+    fn polled(&self) -> &dyn Polled {
+        self.link.polled().expect("only links that can be polled are read here")
+    }
+
+    fn take(&mut self, shared: &Shared) -> bool {
+        if let Some(held) = self.held.take() {
+            self.held = shared.offer(held);
+            return self.held.is_none();
+        }
+        if self.is_over || !self.is_eager {
+            return false;
+        }
+        let frame = match self.polled().receive_now() {
+            Ok(Some(frame)) => frame,
+            Ok(None) => {
+                self.is_eager = false;
+                return false;
+            }
+            Err(error) => {
+                self.end(shared, Some(error.to_string()));
+                return true;
+            }
+        };
+        match self.assembly.add(self.from, frame) {
+            Completed::Nothing => {}
+            Completed::Message(arrival) => self.held = shared.offer(arrival),
+            Completed::Bye => self.end(shared, None),
+            Completed::Broken(why) => self.end(shared, Some(why.to_string())),
+        }
+        true
+    }
+
+    fn end(&mut self, shared: &Shared, why: Option<String>) {
+        self.is_over = true;
+        self.is_eager = false;
+        if let Some(why) = why {
+            shared.lose(self.from, why);
+        }
+    }
+}
+
+/// Reads a link that only its own thread can wait for, until it ends.
+pub(super) fn read_all(from: Seat, link: &dyn Link, shared: &Shared) {
+    let mut assembly = Assembly::default();
+    loop {
+        let frame = match link.receive(Deadline::after_ms(1_000)) {
+            Ok(frame) => frame,
+            Err(LinkError::Deadline) => {
+                if shared.lock().closed {
+                    return;
+                }
+                continue;
+            }
+            Err(error) => return shared.lose(from, error.to_string()),
+        };
+        match assembly.add(from, frame) {
+            Completed::Nothing => {}
+            Completed::Message(arrival) => shared.deliver(arrival),
+            Completed::Bye => return,
+            Completed::Broken(why) => return shared.lose(from, why.to_string()),
+        }
+    }
+}

@@ -1,0 +1,313 @@
+//! Communication as a user sees it: every topology, consistency and codec of the catalogue in a job that must learn,
+//! and the properties by which one word is told from its neighbours: bytes, bits and models.
+
+#![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
+
+use starlings::{Event, Job, Report, Surroundings, TrainOptions, train};
+use std::sync::{Arc, Mutex};
+
+const SOFTMAX: &str = "
+[data]
+train = 'digits'
+test = 'digits:test'
+label = 'class'
+[learner]
+name = 'logistic-regression'
+solver = 'sgd'
+learning_rate = 0.01
+[train]
+epochs = 5
+batch = 64
+[cluster]
+workers = 3
+";
+const RATINGS: &str = "
+[data]
+train = 'synthetic://ratings?users=60&items=40&rows=1500&seed=2'
+[learner]
+name = 'matrix-factorisation'
+rank = 4
+[train]
+epochs = 4
+batch = 128
+[cluster]
+workers = 3
+";
+
+fn job(text: &str, sets: &[&str]) -> Job {
+    let sets: Vec<String> = sets.iter().map(|set| (*set).to_string()).collect();
+    let around = Surroundings { folder: std::env::temp_dir(), cores: 2 };
+    Job::parse(text, &sets, &around).unwrap()
+}
+
+fn run(text: &str, sets: &[&str]) -> Report {
+    let trained = train(job(text, sets), TrainOptions::default());
+    trained.unwrap_or_else(|fault| panic!("{sets:?}: {fault}")).report
+}
+
+#[test]
+fn softmax_regression_learns_under_every_topology() {
+    let sums = ["ring", "tree", "halving-doubling", "hierarchical", "star", "mesh"];
+    let bulk = run(SOFTMAX, &["cluster.workers=1"]);
+    for topology in sums {
+        let report = run(SOFTMAX, &[&format!("cluster.topology={topology}")]);
+        let (a, b) = (bulk.objective, report.objective);
+        assert!((a - b).abs() < 1e-9 * a, "{topology}: {a} alone, {b} together");
+    }
+    for topology in ["averaging", "halton"] {
+        let report = run(SOFTMAX, &[&format!("cluster.topology={topology}")]);
+        assert!(report.evaluation["accuracy"] > 0.9, "{topology}: {:?}", report.evaluation);
+    }
+    for topology in ["gossip", "ako", "halton", "grouped", "star"] {
+        let topology = format!("cluster.topology={topology}");
+        let report = run(SOFTMAX, &[&topology, "cluster.consistency=async"]);
+        assert!(report.evaluation["accuracy"] > 0.85, "{topology}: {:?}", report.evaluation);
+    }
+}
+
+#[test]
+fn softmax_regression_learns_under_every_consistency() {
+    let of = |name: &str, topology: &str| {
+        let sets = [format!("cluster.consistency={name}"), format!("cluster.topology={topology}")];
+        run(SOFTMAX, &sets.each_ref().map(String::as_str))
+    };
+    let blends = ["local", "block-momentum", "elastic-averaging", "diloco", "dynamic-averaging"];
+    for name in blends.into_iter().chain(["approximate"]) {
+        let report = of(name, "ring");
+        assert!(report.evaluation["accuracy"] > 0.9, "{name}: {:?}", report.evaluation);
+    }
+    let served = ["ssp", "async", "backup-workers", "staleness-aware", "delay-compensated", "downpour"];
+    for name in served {
+        let report = of(name, "star");
+        assert!(report.evaluation["accuracy"] > 0.85, "{name}: {:?}", report.evaluation);
+    }
+    let report = of("consensus-control", "averaging");
+    assert!(report.evaluation["accuracy"] > 0.9, "{:?}", report.evaluation);
+}
+
+#[test]
+fn every_codec_learns_and_sends_what_its_name_promises() {
+    let of = |codec: &str| run(SOFTMAX, &["cluster.topology=mesh", codec]);
+    let raw = of("cluster.codec=raw");
+    // Bytes of the numbers alone would be 1/4 (half of f64), 1/8, 1/40 …; headers and statistics come on top.
+    for (codec, share, accuracy) in [
+        ("half", 0.30, 0.93),
+        ("int8", 0.17, 0.93),
+        ("ternary", 0.08, 0.9),
+        ("one-bit", 0.07, 0.9),
+        ("top-k", 0.06, 0.9),
+    ] {
+        let report = of(&format!("cluster.codec={codec}"));
+        let sent = report.bytes_sent as f64 / raw.bytes_sent as f64;
+        assert!(sent < share, "{codec} sends {sent:.3} of raw");
+        let found = report.evaluation["accuracy"];
+        assert!(found > accuracy, "{codec}: accuracy {found}");
+    }
+    let low_rank = run(SOFTMAX, &["cluster.codec.name=low-rank", "cluster.codec.rank=4"]);
+    assert!(low_rank.evaluation["accuracy"] > 0.9 && low_rank.bytes_sent < raw.bytes_sent / 2);
+    let random = run(SOFTMAX, &["cluster.codec.name=random-k", "cluster.codec.ratio=0.3"]);
+    assert!(random.evaluation["accuracy"] > 0.85, "{:?}", random.evaluation);
+    let threshold = run(
+        SOFTMAX,
+        &["cluster.topology=mesh", "cluster.codec.name=threshold", "cluster.codec.threshold=20"],
+    );
+    assert!(threshold.evaluation["accuracy"] > 0.85, "{:?}", threshold.evaluation);
+    for exact in ["cluster.codec=auto", "cluster.codec=factors"] {
+        let report = of(exact);
+        let (a, b) = (raw.objective, report.objective);
+        assert!((a - b).abs() < 1e-9 * a, "{exact}: {a} and {b}");
+    }
+}
+
+#[test]
+fn factorisation_learns_with_lossy_codecs_and_counts_its_ratings_exactly() {
+    let raw = run(RATINGS, &["cluster.topology=star"]);
+    for codec in ["int8", "one-bit", "top-k"] {
+        for topology in ["star", "mesh"] {
+            let sets =
+                [format!("cluster.codec={codec}"), format!("cluster.topology={topology}")];
+            let report = run(RATINGS, &sets.each_ref().map(String::as_str));
+            let (a, b) = (raw.metrics["rmse"], report.metrics["rmse"]);
+            assert!(b < 1.25 * a, "{codec} on {topology}: rmse {b} where raw has {a}");
+        }
+    }
+}
+
+#[test]
+fn wide_layers_are_cheaper_as_factors_and_auto_finds_it() {
+    let wide = "
+[data]
+train = 'synthetic://classification?rows=300&features=400&classes=40&seed=1'
+[learner]
+name = 'logistic-regression'
+solver = 'sgd'
+[train]
+epochs = 1
+batch = 24
+[cluster]
+workers = 3
+topology = 'mesh'
+";
+    let bytes = |codec: &str| run(wide, &[codec]).bytes_sent;
+    let (raw, factors) = (bytes("cluster.codec=raw"), bytes("cluster.codec=factors"));
+    let auto = bytes("cluster.codec=auto");
+    assert!(factors < raw / 3, "factors {factors}, raw {raw}");
+    assert!(auto < raw / 3, "auto {auto}, raw {raw}");
+}
+
+#[test]
+fn the_reproducible_fold_gives_one_model_whoever_computes_it() {
+    const K_MEANS: &str = "
+[data]
+train = 'synthetic://blobs?rows=600&features=5&centers=4&seed=3'
+[learner]
+name = 'k-means'
+k = 4
+[cluster]
+workers = 1
+";
+    for text in [SOFTMAX, RATINGS, K_MEANS] {
+        let fold = "cluster.fold=reproducible";
+        let alone = run(text, &[fold, "cluster.workers=1"]).digest;
+        for workers in [2, 4, 7] {
+            for topology in ["ring", "tree", "halving-doubling", "mesh", "star"] {
+                let sets = [
+                    format!("cluster.workers={workers}"),
+                    format!("cluster.topology={topology}"),
+                    fold.to_string(),
+                ];
+                let together = run(text, &sets.each_ref().map(String::as_str)).digest;
+                assert_eq!(alone, together, "{workers} workers, {topology}");
+            }
+        }
+    }
+    // Without it the number of workers shows: otherwise the lines above would show nothing.
+    let plain = |workers: &str| run(SOFTMAX, &[workers]).digest;
+    assert_ne!(plain("cluster.workers=2"), plain("cluster.workers=7"));
+}
+
+#[test]
+fn approximate_without_a_threshold_is_bulk_synchronous_and_with_one_sends_less() {
+    let bulk = run(SOFTMAX, &[]);
+    let approximate = |significance: &str| {
+        run(SOFTMAX, &["cluster.consistency.name=approximate", significance])
+    };
+    let exact = approximate("cluster.consistency.significance=0");
+    assert!((exact.objective - bulk.objective).abs() < 1e-6 * bulk.objective);
+    let (some, most) = (
+        approximate("cluster.consistency.significance=0.1"),
+        approximate("cluster.consistency.significance=0.5"),
+    );
+    assert!(some.bytes_sent < exact.bytes_sent && most.bytes_sent < some.bytes_sent);
+    assert!(some.evaluation["accuracy"] > 0.9, "{:?}", some.evaluation);
+}
+
+#[test]
+fn dynamic_averaging_is_silent_where_nothing_moves() {
+    let silent = "learner.learning_rate=1e-9";
+    let quiet = run(SOFTMAX, &["cluster.consistency=dynamic-averaging", silent]);
+    let loud = run(SOFTMAX, &["cluster.consistency=local", silent]);
+    assert!(quiet.bytes_sent < loud.bytes_sent / 4, "{} and {}", quiet.bytes_sent, loud.bytes_sent);
+}
+
+#[test]
+fn gossip_predicts_by_the_votes_of_the_models_it_remembers() {
+    let sets = [
+        "cluster.topology.name=gossip",
+        "cluster.topology.cache=4",
+        "cluster.consistency=async",
+    ];
+    let trained = train(job(SOFTMAX, &sets), TrainOptions::default()).unwrap();
+    let remembered = trained
+        .predictor
+        .file()
+        .model
+        .iter()
+        .filter(|(name, _)| name.starts_with("vote.") && name.ends_with(".weights"))
+        .count();
+    assert_eq!(remembered, 4);
+    let test = job(SOFTMAX, &[]).test.unwrap();
+    let said = trained.predictor.predict(&test).unwrap();
+    // Four votes: shares are quarters.
+    assert!(said.values.iter().all(|share| (share * 4.0).fract() == 0.0));
+    assert!(said.values.iter().any(|&share| share > 0.0 && share < 1.0), "all always agree");
+}
+
+#[test]
+fn a_lossy_run_resumes_with_what_its_codec_had_lost() {
+    for (topology, codec) in [("mesh", "top-k"), ("star", "one-bit"), ("ring", "low-rank")] {
+        let folder = tempfile::tempdir().unwrap();
+        let sets = [
+            format!("cluster.topology={topology}"),
+            format!("cluster.codec={codec}"),
+            format!("checkpoint.path={}", folder.path().display()),
+            "checkpoint.every=40".to_string(),
+        ];
+        let sets: Vec<&str> = sets.iter().map(String::as_str).collect();
+        let whole = run(SOFTMAX, &sets);
+        // The newest checkpoints go, as if the run had been cut off after the first.
+        let mut steps: Vec<_> = std::fs::read_dir(folder.path())
+            .unwrap()
+            .map(|entry| entry.unwrap().path())
+            .filter(|path| path.is_dir())
+            .collect();
+        steps.sort();
+        steps[1..].iter().for_each(|path| std::fs::remove_dir_all(path).unwrap());
+        let losses = std::fs::read_dir(&steps[0]).unwrap().filter(|entry| {
+            entry.as_ref().unwrap().file_name().to_string_lossy().starts_with("losses-")
+        });
+        assert_eq!(losses.count(), 3, "{codec}: every seat keeps what it lost");
+        let options = TrainOptions { resume: true, ..TrainOptions::default() };
+        let resumed = train(job(SOFTMAX, &sets), options.clone()).unwrap().report;
+        assert_eq!(resumed.digest, whole.digest, "{codec} on {topology}");
+        let fewer = [&sets[..], &["cluster.workers=2"]].concat();
+        let other = train(job(SOFTMAX, &fewer), options).unwrap().report;
+        assert!(other.evaluation["accuracy"] > 0.9, "{codec} on two workers");
+    }
+}
+
+#[test]
+fn blocks_travel_while_others_are_computed_and_the_trace_shows_it() {
+    let perceptron = "
+[data]
+train = 'synthetic://classification?rows=512&features=300&seed=6'
+[learner]
+name = 'pipelined-perceptron'
+hidden = 400
+[train]
+steps = 6
+batch = 64
+[cluster]
+workers = 2
+trace = true
+";
+    let told: Arc<Mutex<Vec<Event>>> = Arc::default();
+    let hears = told.clone();
+    let observer = Arc::new(move |event: Event| hears.lock().unwrap().push(event));
+    let options = TrainOptions { observer, ..TrainOptions::default() };
+    train(job(perceptron, &[]), options).unwrap();
+    let events = told.lock().unwrap();
+    let traces: Vec<_> = events
+        .iter()
+        .filter_map(|event| match event {
+            Event::Trace { rank, spans } => Some((*rank, spans)),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(traces.len(), 2, "one trace a worker");
+    for (rank, spans) in traces {
+        let of = |lane: &str, name: &str| {
+            spans.iter().filter(|span| span.lane == lane && span.name == name).count()
+        };
+        assert_eq!(of("work", "computation"), 6, "{rank}");
+        assert!(of("wire", "sum of a bucket") >= 6, "{rank}: buckets leave in every step");
+    }
+}
+
+#[test]
+fn shards_dealt_by_speed_give_the_same_rows_and_the_same_objective() {
+    let even = run(SOFTMAX, &[]);
+    let speed = run(SOFTMAX, &["cluster.deal=speed"]);
+    assert_eq!((even.samples, even.steps), (speed.samples, speed.steps));
+    assert!((even.objective - speed.objective).abs() < 1e-9 * even.objective);
+}

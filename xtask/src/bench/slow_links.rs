@@ -1,0 +1,315 @@
+//! Two workers on a link of 100 Mbit/s: how long until the same objective, by codec and consistency, and by PyTorch's
+//! DistributedDataParallel with its hooks on the same model, data, batch and rate. Beside each time stands the least that
+//! its bytes take on the link.
+
+use super::namespaces::{Namespaces, Side};
+use super::plot::{Chart, Mark, Scale, Series};
+use super::sheet::{Finding, Sheet, bytes, number};
+use super::trial::{Process, Trial};
+use super::{Study, Suite};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+pub(super) const STUDY: Study = Study { name: "slow-links", run };
+
+const BITS_PER_SECOND: u64 = 100_000_000;
+const PORT: u16 = 7077;
+/// One run takes no longer.
+const LIMIT: Duration = Duration::from_mins(5);
+/// How much worse than the last pass of `raw` still counts as the same objective.
+const TOLERANCE: f64 = 1.01;
+
+/// A job of ours and the same for PyTorch.
+struct Job {
+    name: &'static str,
+    /// Below `bench/jobs`.
+    file: &'static str,
+    /// What `data.py` makes: its name for it, the file and the scale.
+    data: (&'static str, &'static str, &'static str),
+    /// The arguments of `ddp.py` after the hook: passes, batch, rate.
+    peer: [&'static str; 3],
+    kind: &'static str,
+    /// Settings that only make sense for this job.
+    special: &'static [Setting],
+}
+
+/// A name and what it sets in `[cluster]`.
+type Setting = (&'static str, &'static [&'static str]);
+
+const JOBS: &[Job] = &[
+    Job {
+        name: "softmax regression, 1,024 × 256, batch 32",
+        file: "links-softmax.toml",
+        data: ("wide", "wide.parquet", "1"),
+        peer: ["6", "32", "8.0"],
+        kind: "softmax",
+        special: &[
+            ("factors, mesh", &["topology=mesh", "codec=factors"]),
+            ("threshold, mesh", &["topology=mesh", "codec=threshold", "codec.threshold=0.0003"]),
+        ],
+    },
+    Job {
+        name: "matrix factorisation, 6,000 × 4,000, rank 32, batch 16,384",
+        file: "links-factorisation.toml",
+        data: ("ratings", "ratings.csv", "0.2"),
+        peer: ["8", "16384", "0.03"],
+        kind: "factorisation",
+        special: &[("threshold, mesh", &["topology=mesh", "codec=threshold", "codec.threshold=0.02"])],
+    },
+];
+
+/// The first is what all others are measured by.
+const SETTINGS: &[Setting] = &[
+    ("raw, ring", &[]),
+    ("half fp16, ring", &["codec=half"]),
+    ("half bf16, ring", &["codec=half", "codec.format=bf16"]),
+    ("int8, mesh", &["topology=mesh", "codec=int8"]),
+    ("one-bit, mesh", &["topology=mesh", "codec=one-bit"]),
+    ("ternary, mesh", &["topology=mesh", "codec=ternary"]),
+    ("top-k 1 %, mesh", &["topology=mesh", "codec=top-k"]),
+    ("random-k 1 %, ring", &["codec=random-k"]),
+    ("low-rank 2, ring", &["codec=low-rank"]),
+    ("auto, mesh", &["topology=mesh", "codec=auto"]),
+    ("local 8, raw", &["consistency=local"]),
+    ("local 8, half", &["consistency=local", "codec=half"]),
+    ("local 8, int8, mesh", &["consistency=local", "topology=mesh", "codec=int8"]),
+    ("local 8, low-rank 2", &["consistency=local", "codec=low-rank"]),
+    ("local 25, half", &["consistency=local", "consistency.steps=25", "codec=half"]),
+    ("diloco 25, half", &["consistency=diloco", "consistency.steps=25", "codec=half"]),
+    ("approximate, raw", &["consistency=approximate"]),
+    ("downpour 5, star", &["topology=star", "consistency=downpour"]),
+    ("ssp 3, star", &["topology=star", "consistency=ssp"]),
+];
+
+const HOOKS: &[(&str, &str)] = &[
+    ("DDP, all-reduce", "none"),
+    ("DDP, fp16 hook", "fp16"),
+    ("DDP, PowerSGD 2 hook", "powersgd"),
+];
+
+/// A trial and the bytes that left each side of the link.
+struct Timed {
+    trial: Trial,
+    wire: [u64; 2],
+    is_peer: bool,
+}
+
+impl Timed {
+    /// Seconds that the busier direction needs for its bytes.
+    fn bound(&self) -> f64 {
+        *self.wire.iter().max().expect("two sides") as f64 * 8.0 / BITS_PER_SECOND as f64
+    }
+}
+
+fn run(suite: &Suite<'_>) -> Result<Finding, String> {
+    let namespaces = Namespaces::new(BITS_PER_SECOND)?;
+    let mut finding = Finding::default();
+    for job in JOBS.iter().filter(|job| suite.wants(job.name)) {
+        eprintln!("{}", job.name);
+        let folder = suite.root.join("target/bench/data/links");
+        make_data(suite, &folder, job)?;
+        let mut all = Vec::new();
+        // Peers and ours run within the same minutes: the machine may be busier later.
+        peers(suite, (&namespaces, job, &folder), (&mut all, &mut finding));
+        let quick = if suite.is_quick { 2 } else { usize::MAX };
+        for (name, sets) in SETTINGS.iter().chain(job.special).take(quick) {
+            let start = Instant::now();
+            match watched(&namespaces, || ours(suite, &namespaces, job, (name, sets))) {
+                Ok((trial, wire)) => {
+                    eprintln!("  {name}: {:.1} s, whole {:.1} s", trial.seconds, start.elapsed().as_secs_f64());
+                    all.push(Timed { trial, wire, is_peer: false });
+                }
+                Err(why) => finding.skip(format!("{}: {name}: {why}", job.name)),
+            }
+        }
+        enter(job, &all, &mut finding);
+    }
+    Ok(finding)
+}
+
+fn make_data(suite: &Suite<'_>, folder: &Path, job: &Job) -> Result<(), String> {
+    if folder.join(job.data.1).exists() {
+        return Ok(());
+    }
+    let python = suite.python.as_ref().ok_or("the data needs the peers' Python (bench --setup)")?;
+    let status = Command::new(python)
+        .arg(suite.script("data.py"))
+        .arg(job.data.0)
+        .arg(folder)
+        .arg(job.data.2)
+        .status()
+        .map_err(|why| format!("{}: {why}", python.display()))?;
+    status.success().then_some(()).ok_or_else(|| "its data could not be made".to_string())
+}
+
+/// Runs something and counts what it puts on the link.
+fn watched(
+    namespaces: &Namespaces,
+    act: impl FnOnce() -> Result<Trial, String>,
+) -> Result<(Trial, [u64; 2]), String> {
+    let before = namespaces.bytes()?;
+    let trial = act()?;
+    let after = namespaces.bytes()?;
+    Ok((trial, [after[0] - before[0], after[1] - before[1]]))
+}
+
+/// A coordinator and a worker on the left, a worker on the right, and whoever submits on the left.
+fn ours(
+    suite: &Suite<'_>,
+    namespaces: &Namespaces,
+    job: &Job,
+    (name, sets): (&str, &[&str]),
+) -> Result<Trial, String> {
+    let ticket = scratch("ticket");
+    let _ = std::fs::remove_file(&ticket);
+    let place = format!("{}:{PORT}", Namespaces::address(Side::Left));
+    let program = |side: Side, words: &[&str]| {
+        let mut command = namespaces.command(side, &suite.binary);
+        command.args(words).arg("--ticket").arg(&ticket);
+        command
+    };
+    let listen = ["coordinator", "--listen", &place, "--tls"];
+    let _coordinator = Process::start(&mut program(Side::Left, &listen))?;
+    appear(&ticket)?;
+    let join = ["worker", "--join", &place, "--quiet"];
+    let _left = Process::start(&mut program(Side::Left, &join))?;
+    let _right = Process::start(&mut program(Side::Right, &join))?;
+    let mut submit = namespaces.command(Side::Left, &suite.binary);
+    submit.arg("train").arg(suite.root.join("bench/jobs").join(job.file));
+    submit.args(["--workers", "2", "--launcher", "flock", "--json", "--out"]).arg(scratch("model"));
+    submit.args(["--set", &format!("cluster.coordinator={place}")]);
+    submit.args(["--set", &format!("cluster.ticket={}", ticket.display())]);
+    submit.args(sets.iter().flat_map(|set| ["--set".to_string(), format!("cluster.{set}")]));
+    let said = Process::start(&mut submit)?.finish(LIMIT);
+    let _ = std::fs::remove_file(&ticket);
+    let _ = std::fs::remove_file(scratch("model"));
+    Trial::from_events(name, &said?)
+}
+
+fn scratch(what: &str) -> PathBuf {
+    std::env::temp_dir().join(format!("starlings-links-{}.{what}", std::process::id()))
+}
+
+fn appear(path: &Path) -> Result<(), String> {
+    let start = Instant::now();
+    while !path.exists() {
+        if start.elapsed() > Duration::from_secs(30) {
+            return Err("the coordinator wrote no ticket in 30 s".to_string());
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    Ok(())
+}
+
+fn peers(
+    suite: &Suite<'_>,
+    (namespaces, job, folder): (&Namespaces, &Job, &Path),
+    (all, finding): (&mut Vec<Timed>, &mut Finding),
+) {
+    let Some(python) = &suite.python else {
+        finding.skip("PyTorch: no Python for the peers (cargo xtask bench --setup)".to_string());
+        return;
+    };
+    for (port, (name, hook)) in (29_600..).zip(HOOKS) {
+        let both = || {
+            let seat = |side: Side, rank: &str| {
+                let mut command = namespaces.command(side, python);
+                command.arg(suite.script("ddp.py")).arg(job.kind).arg(folder.join(job.data.1));
+                command.arg(hook).args(job.peer).env("RANK", rank).env("WORLD_SIZE", "2");
+                command.env("MASTER_ADDR", Namespaces::address(Side::Left));
+                command.env("MASTER_PORT", port.to_string()).env("OMP_NUM_THREADS", "1");
+                command.env("GLOO_SOCKET_IFNAME", namespaces.interface(side));
+                Process::start(command.env("PYTHONDONTWRITEBYTECODE", "1"))
+            };
+            let (mut left, _right) = (seat(Side::Left, "0")?, seat(Side::Right, "1")?);
+            Trial::from_peer(name, &left.finish(LIMIT)?)
+        };
+        match watched(namespaces, both) {
+            Ok((trial, wire)) => {
+                eprintln!("  {name}: {:.1} s", trial.seconds);
+                all.push(Timed { trial, wire, is_peer: true });
+            }
+            Err(why) => finding.skip(format!("{}: {name}: {why}", job.name)),
+        }
+    }
+}
+
+fn enter(job: &Job, all: &[Timed], finding: &mut Finding) {
+    let Some(raw) = all.iter().find(|timed| timed.trial.name == SETTINGS[0].0) else {
+        finding.skip(format!("{}: there is no run of raw to measure by", job.name));
+        return;
+    };
+    let target = raw.trial.last() * TOLERANCE;
+    let time = |wanted: &str| {
+        all.iter().find(|timed| timed.trial.name == wanted).and_then(|t| t.trial.reached(target))
+    };
+    let best = |is_peer: bool| {
+        let theirs = all.iter().filter(|timed| timed.is_peer == is_peer);
+        let times = theirs.filter_map(|timed| Some((timed.trial.reached(target)?, &timed.trial.name)));
+        times.min_by(|a, b| a.0.total_cmp(&b.0))
+    };
+    let (plain, raw_time) = (time(HOOKS[0].0), time(SETTINGS[0].0));
+    let ratio = |over: Option<f64>, under: Option<f64>| Some(over? / under?);
+    let rows = all.iter().map(|timed| {
+        let reached = timed.trial.reached(target);
+        vec![
+            timed.trial.name.clone(),
+            number(reached, 2),
+            number(ratio(raw_time, reached), 2),
+            number(ratio(plain, reached), 2),
+            number(Some(timed.trial.seconds), 2),
+            number(Some(timed.bound()), 2),
+            bytes(timed.wire.iter().sum::<u64>() as f64),
+            number(Some(timed.trial.last()), 4),
+            number(Some(timed.trial.objective), 4),
+            number(Some(timed.trial.processor_seconds), 2),
+        ]
+    });
+    let mut notes = vec![format!(
+        "Target: the mean loss of a pass is at most {target:.4}, that is 1.01 times that of the last pass of `raw`. \
+         Bytes are those that left both sides of the link, packet headers included; the bound is what the busier \
+         direction needs for them at 100 Mbit/s. One run each. Load of the machine at the end: {}.",
+        load()
+    )];
+    if let (Some(ours), Some(theirs), Some(plain)) = (best(false), best(true), plain) {
+        notes.push(format!(
+            "Best of ours: {} in {:.2} s; that is {:.2} times as fast as DDP's all-reduce ({plain:.2} s) and {:.2} times \
+             as fast as {} ({:.2} s), the best of DDP.",
+            ours.1, ours.0, plain / ours.0, theirs.0 / ours.0, theirs.1, theirs.0
+        ));
+    }
+    let sheet = Sheet {
+        title: job.name.to_string(),
+        notes,
+        header: vec![
+            "how", "s to target", "× raw", "× DDP", "s in all", "bound, s", "bytes", "last pass", "final objective",
+            "processor s",
+        ],
+        rows: rows.collect(),
+    };
+    finding.sheets.push((format!("slow-links-{}", job.kind), sheet));
+    finding.pictures.push((format!("slow-links-{}", job.kind), picture(job, all, target)));
+}
+
+fn picture(job: &Job, all: &[Timed], target: f64) -> String {
+    let series = all.iter().map(|timed| Series {
+        name: timed.trial.name.clone(),
+        points: timed.trial.points.clone(),
+    });
+    let chart = Chart {
+        title: format!("100 Mbit/s: {}", job.name),
+        across: ("seconds", Scale::Logarithmic),
+        up: ("mean loss of a pass", Scale::Linear),
+        mark: Mark::Line,
+        series: series.collect(),
+        target: Some(("target".to_string(), target)),
+    };
+    chart.svg()
+}
+
+/// How busy the machine is with other things; a figure without it misleads.
+pub(super) fn load() -> String {
+    let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    text.split_whitespace().next().unwrap_or("unknown").to_string()
+}

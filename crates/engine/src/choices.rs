@@ -1,7 +1,7 @@
 //! The choices of a job, built from the catalogues and checked against each other.
 
 use crate::compat;
-use crate::job::{Choice, Deal, Fold, Job};
+use crate::job::{Choice, Deal, Every, Fold, Job};
 use crate::rules::{RULES, Rule};
 use starlings_codec::{CODECS, Cheapest, Codec, Compressor, Rounds, Scheme};
 use starlings_consistency::{Blending, CONSISTENCIES, Consistency, Gate};
@@ -100,6 +100,13 @@ impl Choices {
         compat::check(&chosen, &offers())?;
         let (layout, sums) = laid_out(form)?;
         let whole = chosen[1].gives.contains(&Ability::WholeModel);
+        let together = gate.lead_max() == Some(0) || served;
+        let by_time =
+            job.checkpoint.as_ref().is_some_and(|spec| matches!(spec.every, Every::Time(_)));
+        if by_time && !together {
+            return Err(Fault::caller("workers that never meet cannot agree on a time for a checkpoint")
+                .hint("set [checkpoint] every to a number of steps"));
+        }
         if job.deal == Deal::Speed && !(whole && gate.lead_max() == Some(0)) {
             return Err(Fault::caller("deal = \"speed\" needs workers that finish a step together, each with the whole model")
                 .hint("choose consistency 'bsp' and plan 'data-parallel'; without a barrier fast workers run ahead anyway"));

@@ -16,13 +16,16 @@ use starlings_learn::Sink;
 use starlings_topology::{Topology, moves};
 use starlings_transport::{Header, Lane};
 use std::collections::{BTreeMap, BinaryHeap};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// Blocks are gathered to at least this many bytes before they leave.
 const BUCKET_BYTES: usize = 256 << 10;
+
+/// Buckets that may wait either way: more than a step has, so that nobody waits with something to do.
+const QUEUE: usize = 4096;
 
 /// The kind of its frames on the exchange lane.
 const KIND: u8 = 4;
@@ -59,7 +62,7 @@ pub struct Route {
 /// A worker's end of the courier.
 pub struct Courier {
     net: Arc<Net>,
-    posts: Sender<Post>,
+    posts: SyncSender<Post>,
     sums: Receiver<Result<(u64, Update)>>,
     /// Buckets posted so far.
     posted: u64,
@@ -72,8 +75,8 @@ impl Courier {
     /// # Errors
     /// When it cannot be started.
     pub fn start(route: Route) -> Result<Courier> {
-        let (posts, inbox) = channel();
-        let (results, sums) = channel();
+        let (posts, inbox) = sync_channel(QUEUE);
+        let (results, sums) = sync_channel(QUEUE);
         let net = route.net.clone();
         let run = move || {
             let mut round = Round::new(route);
@@ -139,7 +142,7 @@ fn wake(net: &Net) -> Result<()> {
 /// last one stays for the worker itself, for nothing is computed beside it.
 pub struct Satchel {
     net: Arc<Net>,
-    posts: Sender<Post>,
+    posts: SyncSender<Post>,
     next: u64,
     step: Step,
     bucket: Update,
@@ -238,7 +241,7 @@ impl Round {
     fn run(
         &mut self,
         inbox: &Receiver<Post>,
-        results: &Sender<Result<(u64, Update)>>,
+        results: &SyncSender<Result<(u64, Update)>>,
     ) -> Result<()> {
         let mine = |arrival: &Arrival| matches!(arrival.header.kind, KIND | WAKE);
         loop {
@@ -285,7 +288,7 @@ impl Round {
     fn frame(
         &mut self,
         arrival: Arrival,
-        results: &Sender<Result<(u64, Update)>>,
+        results: &SyncSender<Result<(u64, Update)>>,
     ) -> Result<()> {
         let (bucket, tag) = (arrival.header.step.0, arrival.header.tag);
         let from = self.route.group.iter().position(|&seat| seat == arrival.from);
@@ -304,7 +307,7 @@ impl Round {
     fn perform(
         &mut self,
         commands: Vec<(u64, Command)>,
-        results: &Sender<Result<(u64, Update)>>,
+        results: &SyncSender<Result<(u64, Update)>>,
     ) -> Result<()> {
         for (bucket, command) in commands {
             match command {

@@ -165,10 +165,7 @@ impl Desk {
         let learner = choices.learner.clone();
         let stages = assignment.pipeline.len() as u32;
         let place = Place { stage: assignment.stage, stages };
-        let mut model = learner.init(&facts, place)?;
-        if let Blending::Local(blend) = &*choices.blend {
-            blend.prepare(&mut model);
-        }
+        let mut model = first_model(&choices, &facts, place)?;
         let (mut memory, mut start, mut losses) = (Memory::new(), Step(0), Vec::new());
         if let Some(resumed) = setup.resumed {
             start = resumed.step;
@@ -184,11 +181,7 @@ impl Desk {
         }
         let walk = Walk::new(start, steps_max, steps_a_pass);
         let tracer = Tracer::new(job.trace);
-        // Factors are of use where contributions are summed; elsewhere each worker applies its own at once.
-        let summed = matches!((&choices.layout, &*choices.blend), (Layout::Sum, Blending::Plain));
-        let wants_factors = matches!(choices.carriage, Carriage::Factors | Carriage::Auto(_))
-            && summed
-            && job.fold == Fold::Plain;
+        let wants_factors = wants_factors(&choices, job);
         let plans = Plans {
             job,
             choices: &choices,
@@ -203,10 +196,9 @@ impl Desk {
             exchange.restore(lost, own);
         }
         let wired = Arc::new(AtomicU64::new(0));
-        let wires: Box<dyn Wires + Send> = match stages {
-            1 => Box::new(NoWires),
-            _ => {
-                let pipeline = assignment.pipeline.clone();
+        let wires: Box<dyn Wires + Send> = match assignment.pipeline.clone() {
+            pipeline if pipeline.len() == 1 => Box::new(NoWires),
+            pipeline => {
                 Box::new(StageWires::new(net.clone(), raw(), pipeline, job.patience, wired.clone()))
             }
         };
@@ -390,6 +382,22 @@ pub fn weights(model: &Model) -> Model {
         weights.set(name, tensor.clone());
     }
     weights
+}
+
+/// The model before the first step, with what the blend remembers beside it.
+fn first_model(choices: &Choices, facts: &Facts, place: Place) -> Result<Model> {
+    let mut model = choices.learner.init(facts, place)?;
+    if let Blending::Local(blend) = &*choices.blend {
+        blend.prepare(&mut model);
+    }
+    Ok(model)
+}
+
+/// Factors are of use where contributions are summed; elsewhere each worker applies its own at once.
+fn wants_factors(choices: &Choices, job: &Job) -> bool {
+    matches!(choices.carriage, Carriage::Factors | Carriage::Auto(_))
+        && matches!((&choices.layout, &*choices.blend), (Layout::Sum, Blending::Plain))
+        && job.fold == Fold::Plain
 }
 
 fn pace_of((rank, spent): (usize, &[f64])) -> Pace {

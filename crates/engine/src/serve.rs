@@ -242,10 +242,10 @@ impl Client {
             let meta =
                 PushMeta { pass: moment.pass, seed: moment.seed, rows: moment.rows, last };
             let key = [moment.step.0, u64::from(self.net.seat().0), u64::from(owner.0)];
-            let noise = Rng::named(self.seed, "push", &key);
+            let mut noise = Rng::named(self.seed, "push", &key);
             let mut pen = match &self.service.push {
                 Carriage::Contributions(compressor) => {
-                    Pen::Compressor(&**compressor, &mut self.residuals, noise)
+                    Pen::Compressor(&**compressor, &mut self.residuals, &mut noise)
                 }
                 _ => Pen::Codec(self.service.push_codec()),
             };

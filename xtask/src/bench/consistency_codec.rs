@@ -55,7 +55,9 @@ struct Cell {
 
 fn run(suite: &Suite<'_>) -> Result<Finding, String> {
     let mut finding = Finding::default();
-    for (job, file) in [("digits", "communication-digits.toml"), ("ratings", "communication-ratings.toml")] {
+    for (job, file) in
+        [("digits", "communication-digits.toml"), ("ratings", "communication-ratings.toml")]
+    {
         if !suite.wants(job) {
             continue;
         }
@@ -74,7 +76,10 @@ fn run(suite: &Suite<'_>) -> Result<Finding, String> {
                 let sets = merged(how, form);
                 let result = trial(suite, file, (&format!("{consistency}, {codec}"), &sets));
                 let told = result.as_ref().map(|t| format!("{:.2} s", t.seconds));
-                eprintln!("  {job}: {consistency}, {codec}: {}", told.unwrap_or_else(|why| why.clone()));
+                eprintln!(
+                    "  {job}: {consistency}, {codec}: {}",
+                    told.unwrap_or_else(|why| why.clone())
+                );
                 cells.push(Cell { consistency, codec, result });
             }
         }
@@ -96,7 +101,8 @@ fn movies(suite: &Suite<'_>) -> Option<PathBuf> {
 }
 
 fn trial(suite: &Suite<'_>, file: &str, (name, sets): (&str, &[&str])) -> Result<Trial, String> {
-    let model = std::env::temp_dir().join(format!("starlings-communication-{}", std::process::id()));
+    let model =
+        std::env::temp_dir().join(format!("starlings-communication-{}", std::process::id()));
     let mut command = Command::new(&suite.binary);
     command.arg("train").arg(suite.root.join("bench/jobs").join(file));
     command.args(["--workers", "2", "--json", "--out"]).arg(&model);
@@ -139,7 +145,14 @@ fn enter((job, rows): (&str, &str), cells: &[Cell], finding: &mut Finding) {
             super::slow_links::load()
         )],
         header: vec![
-            "consistency", "codec", "final objective", "metric", "bytes", "bound, s", "seconds", "processor s",
+            "consistency",
+            "codec",
+            "final objective",
+            "metric",
+            "bytes",
+            "bound, s",
+            "seconds",
+            "processor s",
         ],
         rows: lines.collect(),
     };

@@ -1,8 +1,9 @@
 //! Two network namespaces joined by one link of a given rate (`tc tbf`, a token bucket): the nearest thing to two hosts
-//! that one machine has. They are removed when dropped; nothing outside them is touched.
+//! that one machine has. They are removed when dropped, and by a guard process when this program is ended before it can;
+//! nothing outside them is touched.
 
 use std::ffi::OsStr;
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
 
 /// Which of the two.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -14,17 +15,29 @@ pub(super) enum Side {
 /// The pair.
 pub(super) struct Namespaces {
     id: u32,
+    /// Waits for the end of its input, which this program's end brings about in any case, and clears up.
+    guard: Option<Child>,
 }
+
+/// Whoever still runs in a namespace is one of ours: nobody else knows it.
+const GUARD: &str = "trap '' INT TERM HUP; cat; for name in \"$@\"; do \
+                     ip netns pids $name | xargs -r kill -KILL; ip netns del $name; done";
 
 impl Namespaces {
     /// Makes them. Needs the right to (root) and `ip` and `tc`.
     pub(super) fn new(bits_per_second: u64) -> Result<Namespaces, String> {
-        let pair = Namespaces { id: std::process::id() };
+        let mut pair = Namespaces { id: std::process::id(), guard: None };
         let [left, right] = [Side::Left, Side::Right].map(|side| pair.name(side));
+        let mut guard = Command::new("sh");
+        guard.args(["-c", GUARD, "guard", &left, &right]).stdin(Stdio::piped());
+        guard.stdout(Stdio::null()).stderr(Stdio::null());
+        pair.guard = Some(guard.spawn().map_err(|why| format!("sh: {why}"))?);
         let [inner, outer] = [Side::Left, Side::Right].map(|side| pair.interface(side));
         call(&format!("ip netns add {left}"))?;
         call(&format!("ip netns add {right}"))?;
-        call(&format!("ip link add {inner} netns {left} type veth peer name {outer} netns {right}"))?;
+        call(&format!(
+            "ip link add {inner} netns {left} type veth peer name {outer} netns {right}"
+        ))?;
         for side in [Side::Left, Side::Right] {
             let (name, interface) = (pair.name(side), pair.interface(side));
             call(&format!("ip -n {name} addr add {}/24 dev {interface}", Self::address(side)))?;
@@ -75,9 +88,10 @@ impl Namespaces {
 
 impl Drop for Namespaces {
     fn drop(&mut self) {
-        // A link goes with its namespaces. One that was never made is no trouble.
-        for side in [Side::Left, Side::Right] {
-            let _ = call(&format!("ip netns del {}", self.name(side)));
+        // A link goes with its namespaces.
+        if let Some(mut guard) = self.guard.take() {
+            drop(guard.stdin.take());
+            let _ = guard.wait();
         }
     }
 }

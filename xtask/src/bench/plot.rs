@@ -83,7 +83,8 @@ impl Axis {
                 let decades = self.least.floor() as i32..=self.most.ceil() as i32;
                 let is_wide = self.most - self.least > 2.0;
                 let steps: &[f64] = if is_wide { &[1.0] } else { &[1.0, 2.0, 5.0] };
-                let all = decades.flat_map(|decade| steps.iter().map(move |s| s * 10f64.powi(decade)));
+                let all =
+                    decades.flat_map(|decade| steps.iter().map(move |s| s * 10f64.powi(decade)));
                 all.filter(|value| (self.least..=self.most).contains(&value.log10())).collect()
             }
         };
@@ -116,14 +117,10 @@ impl Chart {
     /// The picture as a document.
     pub(super) fn svg(&self) -> String {
         let all = || self.series.iter().flat_map(|series| series.points.iter().copied());
-        let across =
-            Axis::new(self.across.1, all().map(|point| point.0), (LEFT, WIDTH - RIGHT));
+        let across = Axis::new(self.across.1, all().map(|point| point.0), (LEFT, WIDTH - RIGHT));
         let target = self.target.iter().map(|target| target.1);
-        let up = Axis::new(
-            self.up.1,
-            all().map(|point| point.1).chain(target),
-            (HEIGHT - BOTTOM, TOP),
-        );
+        let up =
+            Axis::new(self.up.1, all().map(|point| point.1).chain(target), (HEIGHT - BOTTOM, TOP));
         let mut text = format!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" \
              font-family=\"sans-serif\" font-size=\"13\">\n\
@@ -217,7 +214,13 @@ impl Chart {
         }
         let (x, y) = (WIDTH - RIGHT + 16.0, TOP + 10.0 + 19.0 * index as f64);
         let _ = writeln!(text, "{}", shape(x, y));
-        let _ = writeln!(text, "<text x=\"{}\" y=\"{}\">{}</text>", x + 12.0, y + 4.0, escape(&series.name));
+        let _ = writeln!(
+            text,
+            "<text x=\"{}\" y=\"{}\">{}</text>",
+            x + 12.0,
+            y + 4.0,
+            escape(&series.name)
+        );
     }
 }
 
@@ -240,7 +243,10 @@ mod tests {
             across: ("bytes", Scale::Logarithmic),
             up: ("objective", Scale::Linear),
             mark: Mark::Line,
-            series: vec![series("one", &[(1e3, 1.0), (1e6, 0.5)]), series("nan", &[(1.0, f64::NAN)])],
+            series: vec![
+                series("one", &[(1e3, 1.0), (1e6, 0.5)]),
+                series("nan", &[(1.0, f64::NAN)]),
+            ],
             target: Some(("target".to_string(), 0.7)),
         };
         let text = chart.svg();

@@ -117,7 +117,11 @@ mod tests {
             header: vec!["codec", "seconds"],
             rows: vec![vec!["half, fp16".to_string(), number(Some(1.25), 1)]],
         };
-        assert!(sheet.markdown().ends_with("A note.\n\n| codec | seconds |\n|---|---:|\n| half, fp16 | 1.2 |\n"));
+        assert!(
+            sheet
+                .markdown()
+                .ends_with("A note.\n\n| codec | seconds |\n|---|---:|\n| half, fp16 | 1.2 |\n")
+        );
         assert_eq!(sheet.csv(), "codec,seconds\n\"half, fp16\",1.2\n");
         assert_eq!((bytes(2.5e6), number(None, 1)), ("2.5 MB".to_string(), "–".to_string()));
     }

@@ -55,7 +55,10 @@ const JOBS: &[Job] = &[
         data: ("ratings", "ratings.csv", "0.2"),
         peer: ["8", "16384", "0.03"],
         kind: "factorisation",
-        special: &[("threshold, mesh", &["topology=mesh", "codec=threshold", "codec.threshold=0.02"])],
+        special: &[(
+            "threshold, mesh",
+            &["topology=mesh", "codec=threshold", "codec.threshold=0.02"],
+        )],
     },
 ];
 
@@ -117,7 +120,11 @@ fn run(suite: &Suite<'_>) -> Result<Finding, String> {
             let start = Instant::now();
             match watched(&namespaces, || ours(suite, &namespaces, job, (name, sets))) {
                 Ok((trial, wire)) => {
-                    eprintln!("  {name}: {:.1} s, whole {:.1} s", trial.seconds, start.elapsed().as_secs_f64());
+                    eprintln!(
+                        "  {name}: {:.1} s, whole {:.1} s",
+                        trial.seconds,
+                        start.elapsed().as_secs_f64()
+                    );
                     all.push(Timed { trial, wire, is_peer: false });
                 }
                 Err(why) => finding.skip(format!("{}: {name}: {why}", job.name)),
@@ -246,7 +253,8 @@ fn enter(job: &Job, all: &[Timed], finding: &mut Finding) {
     };
     let best = |is_peer: bool| {
         let theirs = all.iter().filter(|timed| timed.is_peer == is_peer);
-        let times = theirs.filter_map(|timed| Some((timed.trial.reached(target)?, &timed.trial.name)));
+        let times =
+            theirs.filter_map(|timed| Some((timed.trial.reached(target)?, &timed.trial.name)));
         times.min_by(|a, b| a.0.total_cmp(&b.0))
     };
     let (plain, raw_time) = (time(HOOKS[0].0), time(SETTINGS[0].0));
@@ -283,7 +291,15 @@ fn enter(job: &Job, all: &[Timed], finding: &mut Finding) {
         title: job.name.to_string(),
         notes,
         header: vec![
-            "how", "s to target", "× raw", "× DDP", "s in all", "bound, s", "bytes", "last pass", "final objective",
+            "how",
+            "s to target",
+            "× raw",
+            "× DDP",
+            "s in all",
+            "bound, s",
+            "bytes",
+            "last pass",
+            "final objective",
             "processor s",
         ],
         rows: rows.collect(),
@@ -293,10 +309,9 @@ fn enter(job: &Job, all: &[Timed], finding: &mut Finding) {
 }
 
 fn picture(job: &Job, all: &[Timed], target: f64) -> String {
-    let series = all.iter().map(|timed| Series {
-        name: timed.trial.name.clone(),
-        points: timed.trial.points.clone(),
-    });
+    let series = all
+        .iter()
+        .map(|timed| Series { name: timed.trial.name.clone(), points: timed.trial.points.clone() });
     let chart = Chart {
         title: format!("100 Mbit/s: {}", job.name),
         across: ("seconds", Scale::Logarithmic),

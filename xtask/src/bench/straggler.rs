@@ -65,7 +65,15 @@ fn run(suite: &Suite<'_>) -> Result<Finding, String> {
     let sheet = Sheet {
         title: "One worker of three slowed four times".to_string(),
         notes: vec![note],
-        header: vec!["how", "s to target", "× bsp", "s in all", "bytes", "last pass", "final objective"],
+        header: vec![
+            "how",
+            "s to target",
+            "× bsp",
+            "s in all",
+            "bytes",
+            "last pass",
+            "final objective",
+        ],
         rows: rows.collect(),
     };
     finding.sheets.push(("straggler".to_string(), sheet));
@@ -73,7 +81,11 @@ fn run(suite: &Suite<'_>) -> Result<Finding, String> {
     Ok(finding)
 }
 
-fn trial(suite: &Suite<'_>, (name, sets): (&str, &[&str]), is_slowed: bool) -> Result<Trial, String> {
+fn trial(
+    suite: &Suite<'_>,
+    (name, sets): (&str, &[&str]),
+    is_slowed: bool,
+) -> Result<Trial, String> {
     let model = std::env::temp_dir().join(format!("starlings-straggler-{}", std::process::id()));
     let mut command = Command::new(&suite.binary);
     command.arg("train").arg(suite.root.join("bench/jobs/straggler.toml"));
@@ -97,7 +109,8 @@ fn slow_process(process: &Process) -> Result<u64, String> {
     let start = Instant::now();
     while start.elapsed() < Duration::from_secs(60) {
         let text = process.so_far()?;
-        let mut events = text.lines().filter_map(|l| serde_json::from_str::<serde_json::Value>(l).ok());
+        let mut events =
+            text.lines().filter_map(|l| serde_json::from_str::<serde_json::Value>(l).ok());
         let seat = events.find(|event| event["event"] == "worker" && event["rank"] == SLOW_RANK);
         if let Some(id) = seat.and_then(|event| event["pid"].as_u64()) {
             return Ok(id);

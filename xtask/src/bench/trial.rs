@@ -34,7 +34,8 @@ impl Trial {
         let report = events.iter().rfind(|event| event["event"] == "report");
         let report = report.ok_or("it ended without a report")?;
         let passes = events.iter().filter(|event| event["event"] == "epoch");
-        let point = |event: &Value| Some((event["seconds"].as_f64()?, event["objective"].as_f64()?));
+        let point =
+            |event: &Value| Some((event["seconds"].as_f64()?, event["objective"].as_f64()?));
         let number = |key: &str| report[key].as_f64().unwrap_or(f64::NAN);
         Ok(Trial {
             name: name.to_string(),
@@ -155,9 +156,10 @@ mod tests {
 
     #[test]
     fn a_process_that_fails_says_why() {
-        let mut process =
-            Process::start(Command::new("sh").args(["-c", "echo error: no >&2; echo help >&2; exit 2"]))
-                .unwrap();
+        let mut process = Process::start(
+            Command::new("sh").args(["-c", "echo error: no >&2; echo help >&2; exit 2"]),
+        )
+        .unwrap();
         assert!(process.finish(Duration::from_secs(9)).unwrap_err().ends_with("error: no"));
     }
 }

@@ -44,7 +44,7 @@ pub(crate) enum Pen<'a> {
     /// Each by itself.
     Codec(&'a dyn Codec),
     /// Compressed, what is lost kept; all but the given columns of a tensor as they are.
-    Compressor(&'a dyn Compressor, &'a mut Residuals, Rng),
+    Compressor(&'a dyn Compressor, &'a mut Residuals, &'a mut Rng),
 }
 
 /// How numbers are read.

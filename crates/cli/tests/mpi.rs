@@ -32,16 +32,21 @@ fn mpirun(folder: &Path, ranks: u32, arguments: &[&str]) -> Running {
 
 /// The digits job, cut short, run to its end.
 fn digits(ranks: u32, launcher: &str, sets: &[&str]) -> Ended {
-    let (folder, path, workers) = (tempdir().unwrap(), example("digits"), ranks.to_string());
+    run("digits", ranks, launcher, &[&["learner.max_iterations=8"], sets].concat())
+}
+
+/// An example, run to its end.
+fn run(name: &str, ranks: u32, launcher: &str, sets: &[&str]) -> Ended {
+    let (folder, path, workers) = (tempdir().unwrap(), example(name), ranks.to_string());
     let mut arguments = vec!["train", &path, "--json", "--launcher", launcher];
-    for set in ["learner.max_iterations=8"].iter().chain(sets) {
+    for set in sets {
         arguments.extend(["--set", set]);
     }
     let ended = match launcher {
         "mpi" => mpirun(folder.path(), ranks, &arguments).end(),
         _ => starlings(folder.path(), &[&arguments[..], &["--workers", &workers]].concat()),
     };
-    assert!(folder.path().join("digits.safetensors").exists(), "{ended:?}");
+    assert!(folder.path().join(format!("{name}.safetensors")).exists(), "{ended:?}");
     ended
 }
 
@@ -87,8 +92,11 @@ fn the_number_of_workers_is_that_of_mpirun() {
 #[test]
 fn owners_and_pipelines_work_over_mpi_too() {
     let star = ["cluster.topology=star", "learner.solver=sgd", "train.epochs=2"];
-    let (mpi, processes) = (digits(2, "mpi", &star), digits(2, "processes", &star));
-    assert_eq!(mpi.report()["digest"], processes.report()["digest"]);
+    let same = |a: Ended, b: Ended| assert_eq!(a.report()["digest"], b.report()["digest"]);
+    same(digits(2, "mpi", &star), digits(2, "processes", &star));
+    let short = ["train.epochs=2"];
+    let pipeline = |launcher| run("pipelined-perceptron", 4, launcher, &short);
+    same(pipeline("mpi"), pipeline("processes"));
 }
 
 #[test]
@@ -107,13 +115,22 @@ fn a_killed_rank_ends_the_job() {
 
 #[test]
 fn a_frozen_rank_ends_the_job_by_name() {
-    let folder = tempdir().unwrap();
-    let (running, processes) = endless(folder.path(), &[]);
-    signal(processes[1], "STOP");
-    let soon = Deadline::after_ms(20_000);
-    let ended = running.end();
-    assert!(!soon.passed(), "silence ends the job after the patience: {ended:?}");
-    ended.failed(3, &["deadline", "--resume"]);
+    // MPI knows nothing of silence, so that patience must run out; a flock over sockets has a detector.
+    for (sets, words) in [
+        (&[][..], ["nothing arrived before the deadline", "--resume"]),
+        (
+            &["cluster.transport=tcp", "cluster.patience_seconds=600"],
+            ["rank 1", "nothing was heard"],
+        ),
+    ] {
+        let folder = tempdir().unwrap();
+        let (running, processes) = endless(folder.path(), sets);
+        signal(processes[1], "STOP");
+        let soon = Deadline::after_ms(20_000);
+        let ended = running.end();
+        assert!(!soon.passed(), "silence ends the job within seconds: {ended:?}");
+        ended.failed(3, &words);
+    }
 }
 
 #[test]

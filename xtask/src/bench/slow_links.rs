@@ -62,6 +62,9 @@ const JOBS: &[Job] = &[
     },
 ];
 
+const LOCAL_INT8: &[&str] =
+    &["consistency=local", "consistency.steps=25", "topology=mesh", "codec=int8"];
+
 /// The first is what all others are measured by.
 const SETTINGS: &[Setting] = &[
     ("raw, ring", &[]),
@@ -78,6 +81,8 @@ const SETTINGS: &[Setting] = &[
     ("local 8, half", &["consistency=local", "codec=half"]),
     ("local 8, int8, mesh", &["consistency=local", "topology=mesh", "codec=int8"]),
     ("local 8, low-rank 2", &["consistency=local", "codec=low-rank"]),
+    ("local 25, int8, mesh", LOCAL_INT8),
+    ("local 25, low-rank 2", &["consistency=local", "consistency.steps=25", "codec=low-rank"]),
     ("local 25, half", &["consistency=local", "consistency.steps=25", "codec=half"]),
     ("diloco 25, half", &["consistency=diloco", "consistency.steps=25", "codec=half"]),
     ("approximate, raw", &["consistency=approximate"]),

@@ -8,10 +8,14 @@ use std::fs::{File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// A contender that takes longer in one round is ended.
 const LIMIT: Duration = Duration::from_mins(15);
+
+/// Files without a name so far: each has one of its own for a moment.
+static FILES: AtomicU64 = AtomicU64::new(0);
 
 /// Someone who takes part in a case.
 pub(super) struct Contender {
@@ -99,7 +103,8 @@ fn once(contender: &Contender) -> Result<(f64, Value), String> {
 
 /// A file without a name, for output: unlike a pipe it cannot fill up and stall the contender.
 pub(super) fn tempfile() -> Result<File, String> {
-    let path = std::env::temp_dir().join(format!("xtask-bench-{}", std::process::id()));
+    let number = FILES.fetch_add(1, Ordering::Relaxed);
+    let path = std::env::temp_dir().join(format!("xtask-bench-{}-{number}", std::process::id()));
     let options = OpenOptions::new().read(true).append(true).create_new(true).open(&path);
     let file = options.map_err(|why| format!("{}: {why}", path.display()))?;
     std::fs::remove_file(&path).map_err(|why| format!("{}: {why}", path.display()))?;

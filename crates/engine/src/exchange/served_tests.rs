@@ -8,12 +8,14 @@ use starlings_core::{Role, Rows, Tensor, Values};
 use std::sync::Mutex;
 
 const TABLE: &str = "table";
+const MORE: &str = "more";
 const ROWS: u32 = 6;
 
 fn shard_of(gate: Arc<dyn Gate>, blending: Blending, pushers: u32) -> Shard {
     let mut model = Model::new();
     let zeros = vec![0.0; ROWS as usize];
-    model.set(TABLE, Tensor::of(&[ROWS as usize, 1], zeros, Role::Weight));
+    model.set(TABLE, Tensor::of(&[ROWS as usize, 1], zeros.clone(), Role::Weight));
+    model.set(MORE, Tensor::of(&[ROWS as usize, 1], zeros, Role::Weight));
     let office = Office {
         rule: rule("sum", "").unwrap(),
         gate,
@@ -126,13 +128,17 @@ fn a_dead_replica_stops_a_barrier_and_nothing_else() {
 #[test]
 fn parts_of_a_contribution_count_once() {
     let mut shard = shard("bsp", "", 2);
+    let mut more = rows(&[1, 2], 1.0);
+    more.blocks[0].name = MORE.to_string();
+    let both = Update { blocks: [rows(&[0], 10.0).blocks, more.blocks.clone()].concat() };
     assert!(on(&mut shard, push_part(0, 0, rows(&[0], 1.0), false)).is_empty());
-    on(&mut shard, push(1, 0));
+    on(&mut shard, push_part(1, 0, both, true));
     assert_eq!(shard.model().f64(TABLE)[0], 0.0, "half a contribution is none");
-    on(&mut shard, push_part(0, 0, rows(&[1, 2], 1.0), true));
-    assert_eq!(shard.model().f64(TABLE)[..4], [11.0, 1.0, 1.0, 0.0]);
+    on(&mut shard, push_part(0, 0, more, true));
+    assert_eq!(shard.model().f64(TABLE)[..2], [11.0, 0.0]);
+    assert_eq!(shard.model().f64(MORE)[..4], [0.0, 2.0, 2.0, 0.0]);
 
-    let mut shard = super::tests::shard("async", "", 2);
+    let mut shard = self::shard("async", "", 2);
     on(&mut shard, push_part(0, 0, rows(&[0], 1.0), false));
     assert_eq!(shard.model().f64(TABLE)[0], 1.0, "parts are applied as they come");
     assert_eq!(answers(&mut shard, pull_due(1, 0, &[1, 0])), [], "but the step is not complete");
@@ -179,7 +185,7 @@ fn a_warm_start_waits_for_the_first_seat() {
     assert_eq!(answers(&mut shard, push(0, 2)), [(1, 3.0)]);
     // A flock that stops, or a first seat that is done, is as warm as it will be.
     for end in [Event::Finished { from: Seat(0) }, pull_asking(0, 1, Asks { stop: true, ..Asks::default() })] {
-        let mut shard = super::tests::shard("async", "", 2);
+        let mut shard = self::shard("async", "", 2);
         assert_eq!(answers(&mut shard, pull_asking(1, 3, after)), []);
         assert!(answers(&mut shard, end).contains(&(1, 0.0)));
     }
@@ -197,7 +203,7 @@ fn a_plan_is_a_step_that_nobody_has_started() {
     assert_eq!(planned(&mut shard, pull_asking(1, 2, stop)), Some(8));
     assert_eq!(planned(&mut shard, pull_asking(2, 30, stop)), Some(8), "one plan is enough");
     // Where workers start steps unasked, nobody can have gone further than the bound.
-    let mut shard = super::tests::shard("ssp", "bound = 4\npush = true", 2);
+    let mut shard = self::shard("ssp", "bound = 4\npush = true", 2);
     assert_eq!(planned(&mut shard, pull_asking(1, 0, stop)), Some(5));
 }
 

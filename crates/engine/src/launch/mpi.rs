@@ -6,8 +6,9 @@
 //! or `"shared"` MPI only starts the processes and passes the ticket; then the flock is one as any other.
 
 use super::Launcher;
-use super::flock::{resolve, submit};
+use super::flock::{resolve, status, submit};
 use super::place::{Place, lay};
+use super::processes::Watch;
 use crate::choices::Choices;
 use crate::clock::{Observer, Whereabouts};
 use crate::desk::Finished;
@@ -31,7 +32,6 @@ use starlings_core::{
 use starlings_data::{Survey, load, survey};
 use starlings_transport::mpi::World;
 use starlings_transport::{Link, Ticket, Token};
-use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -52,6 +52,8 @@ const TERMS_CHANNEL: u16 = 0;
 const WORK_CHANNEL: u16 = 1;
 
 const SEND_MS: u64 = 10_000;
+/// How long a rank may take to join the flock of a coordinator.
+const JOIN_MS: u64 = 30_000;
 /// How long the others may take to say that they are done, once one is.
 const DONE_MS: u64 = 60_000;
 /// Who only saw another rank go waits before it complains, for that one knows better why. Rank 0 is before the others:
@@ -132,6 +134,8 @@ fn over_mpi(world: &'static World, task: &Task) -> Result<Trained> {
     let known = Box::new(survey.clone());
     tell_terms(&followers, &Terms::Links { job, resume, id: task.id, survey: known })?;
     task.tell_start(&survey)?;
+    // Links stay open until all are done: an end that is seen before is a loss.
+    let net = net(world, task.id)?;
     let walked = std::thread::scope(|scope| {
         let over = Arc::new(OnceLock::new());
         for follower in &followers {
@@ -139,7 +143,7 @@ fn over_mpi(world: &'static World, task: &Task) -> Result<Trained> {
             let relay = move || relay(follower, observer, &over);
             std::thread::Builder::new().name("relay".to_string()).spawn_scoped(scope, relay)?;
         }
-        let walked = walk(world, task, &survey);
+        let walked = walk(task, &survey, &net);
         let failed = walked.as_ref().is_err_and(|fault| fault.blame() != Blame::Interrupted);
         // After a failure this is also the time that those who know better have.
         let wait_ms = if failed { LINGER_LEADING_MS } else { DONE_MS };
@@ -172,20 +176,23 @@ fn relay(follower: &Control, observer: &dyn Observer, over: &OnceLock<Deadline>)
     }
 }
 
-/// One rank's work: its part of the data, its links, its walk.
-fn walk(world: &World, task: &Task, survey: &Survey) -> Result<Finished> {
-    let (seat, shards) = (Seat(world.rank()), task.job.shards);
-    let assignment = task.choices.plan.assign(seat, world.size(), shards)?;
+/// Links to all other ranks.
+fn net(world: &World, job: JobId) -> Result<Arc<Net>> {
+    let others = (0..world.size()).filter(|&rank| rank != world.rank());
+    let link = |rank| -> (Seat, Arc<dyn Link>) {
+        (Seat(rank), Arc::new(world.link(rank, WORK_CHANNEL, job, Epoch(1))))
+    };
+    Ok(Arc::new(Net::new(Seat(world.rank()), world.hosts().to_vec(), others.map(link).collect())?))
+}
+
+/// One rank's work: its part of the data, and its walk.
+fn walk(task: &Task, survey: &Survey, net: &Arc<Net>) -> Result<Finished> {
+    let (seat, shards) = (net.seat(), task.job.shards);
+    let assignment = task.choices.plan.assign(seat, net.world(), shards)?;
     let holding = load(&task.job.train, survey, &assignment.shards, shards)?;
     let complete = task.checkpoint(survey)?;
     let (spec, known) = (task.job.train.clone(), survey.clone());
     let loader: Loader = Box::new(move |keep| load(&spec, &known, keep, shards));
-    let others = (0..world.size()).filter(|&rank| rank != seat.0);
-    let link = |rank| -> (Seat, Arc<dyn Link>) {
-        (Seat(rank), Arc::new(world.link(rank, WORK_CHANNEL, task.id, Epoch(1))))
-    };
-    let links: BTreeMap<Seat, Arc<dyn Link>> = others.map(link).collect();
-    let net = Arc::new(Net::new(seat, world.hosts().to_vec(), links)?);
     let whereabouts = Whereabouts::default();
     let desk = lay(Place {
         task,
@@ -201,7 +208,7 @@ fn walk(world: &World, task: &Task, survey: &Survey) -> Result<Finished> {
     desk.introduce(std::process::id(), net.host(seat));
     worker::run(desk).inspect_err(|fault| {
         if fault.blame() != Blame::Interrupted {
-            task.options.observer.on(Event::Fault(report(&net, &whereabouts, fault)));
+            task.options.observer.on(Event::Fault(report(net, &whereabouts, fault)));
         }
     })
 }
@@ -226,12 +233,6 @@ fn over_sockets(world: &'static World, task: &Task) -> Result<Trained> {
     let ended = over.clone();
     let serve_all = move || coordinator.run(&|| ended.load(Ordering::Relaxed));
     let server = std::thread::Builder::new().name("coordinator".to_string()).spawn(serve_all)?;
-    let followers: Vec<Control> = (1..world.size()).map(|rank| terms_link(world, rank)).collect();
-    let token = ticket.token.reveal();
-    tell_terms(
-        &followers,
-        &Terms::Join { address, token, job: ticket.job, ca: ticket.ca.clone() },
-    )?;
     let failed: Arc<Mutex<Option<Fault>>> = Arc::default();
     let (options, failure) =
         (join_options(world, address, &ticket, Stop::default()), failed.clone());
@@ -241,8 +242,10 @@ fn over_sockets(world: &'static World, task: &Task) -> Result<Trained> {
         }
     };
     let worker = std::thread::Builder::new().name("worker".to_string()).spawn(work)?;
-    let watch = || failed.lock().unwrap_or_else(PoisonError::into_inner).take();
-    let trained = submit(task, address, &ticket, &mut { watch });
+    let mut watch = || failed.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let followers: Vec<Control> = (1..world.size()).map(|rank| terms_link(world, rank)).collect();
+    invite(&followers, address, &ticket, &mut watch)?;
+    let trained = submit(task, address, &ticket, &mut watch);
     over.store(true, Ordering::Relaxed);
     if let Err(fault) = &trained
         && fault.blame() != Blame::Interrupted
@@ -254,6 +257,32 @@ fn over_sockets(world: &'static World, task: &Task) -> Result<Trained> {
     hear_all(&followers);
     leave(world, &followers)?;
     trained
+}
+
+/// Lets the other ranks in, each after the one before, so that seats are ranks.
+fn invite(
+    followers: &[Control],
+    address: SocketAddr,
+    ticket: &Ticket,
+    watch: Watch<'_>,
+) -> Result<()> {
+    let (token, job, ca) = (ticket.token.reveal(), ticket.job, ticket.ca.clone());
+    let terms = Terms::Join { address, token, job, ca };
+    for joined in 0..=followers.len() {
+        let by = Deadline::after_ms(JOIN_MS);
+        while status(address, ticket)?.members.len() <= joined {
+            if let Some(fault) = watch() {
+                return Err(fault);
+            }
+            if by.passed() {
+                let seat = Seat(joined as u32);
+                return Err(Fault::peer(Some(seat), format!("{seat} did not join in time")));
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        tell_terms(followers.get(joined), &terms)?;
+    }
+    Ok(())
 }
 
 /// Where the coordinator listens: within this host if all ranks are on it, and inside TLS if not.
@@ -297,6 +326,8 @@ impl Follower {
 
     fn work(&self, stop: Stop) -> Result<()> {
         let lead = terms_link(self.world, 0);
+        // Links stay open until all are done: an end that is seen before is a loss.
+        let mut links = None;
         let outcome = match hear_terms(&lead)? {
             Terms::Links { job, resume, id, survey } => {
                 let around = Surroundings { folder: "/".into(), cores: 1 };
@@ -304,7 +335,8 @@ impl Follower {
                 let choices = Choices::of(&job)?;
                 let options = Options { observer: teller(&lead), stop, resume, program: None };
                 let task = Task { job, choices, options, id };
-                walk(self.world, &task, &survey).map(drop)
+                let net = links.insert(net(self.world, id)?);
+                walk(&task, &survey, net).map(drop)
             }
             Terms::Join { address, token, job, ca } => {
                 let ticket = Ticket { token: Token::parse(&token)?, job, ca };
@@ -340,10 +372,10 @@ fn terms_link(world: &World, rank: u32) -> Control {
     Control::new(Arc::new(world.link(rank, TERMS_CHANNEL, JobId(0), Epoch(0))))
 }
 
-fn tell_terms(followers: &[Control], terms: &Terms) -> Result<()> {
+fn tell_terms<'a>(to: impl IntoIterator<Item = &'a Control>, terms: &Terms) -> Result<()> {
     let bytes = serde_json::to_vec(terms).map_err(|error| Fault::machine(error.to_string()))?;
     let message = Message::ToWorker(ToWorker::Welcome(Some(Bytes(bytes))));
-    followers.iter().try_for_each(|it| it.send(&message, Deadline::after_ms(SEND_MS)))
+    to.into_iter().try_for_each(|it| it.send(&message, Deadline::after_ms(SEND_MS)))
 }
 
 /// Waits for the terms. Rank 0 may have much to read before; should it fail, it ends this process.

@@ -43,6 +43,8 @@ pub enum Ability {
     Factors,
     /// Rows are moved to other workers by what is in them.
     Shuffle,
+    /// The consistency model lets everyone go on at any time.
+    Unbounded,
 }
 
 impl Ability {
@@ -65,6 +67,7 @@ impl Ability {
             Ability::Anytime => "a topology in which nobody has to wait",
             Ability::Elementwise => "a codec that encodes each number by itself",
             Ability::OneWay => "a codec that is done in one message",
+            Ability::Unbounded => "a consistency model under which nobody waits for anybody",
             Ability::Shuffle => "rows that are to move to other workers (Flock::shuffle)",
             Ability::Factors => "a learner that emits matrices as the factors they are made of",
         }

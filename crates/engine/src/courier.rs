@@ -358,3 +358,7 @@ impl Round {
 fn patience() -> Deadline {
     Deadline::after(Duration::from_secs(3600 * 24))
 }
+
+#[cfg(test)]
+#[path = "courier_tests.rs"]
+mod tests;

@@ -65,6 +65,9 @@ const JOBS: &[Job] = &[
 const LOCAL_INT8: &[&str] =
     &["consistency=local", "consistency.steps=25", "topology=mesh", "codec=int8"];
 
+const APPROXIMATE: &[&str] =
+    &["consistency=approximate", "consistency.significance=0.3", "consistency.decay=false"];
+
 /// The first is what all others are measured by.
 const SETTINGS: &[Setting] = &[
     ("raw, ring", &[]),
@@ -86,6 +89,7 @@ const SETTINGS: &[Setting] = &[
     ("local 25, half", &["consistency=local", "consistency.steps=25", "codec=half"]),
     ("diloco 25, half", &["consistency=diloco", "consistency.steps=25", "codec=half"]),
     ("approximate, raw", &["consistency=approximate"]),
+    ("approximate 0.3, raw", APPROXIMATE),
     ("downpour 5, star", &["topology=star", "consistency=downpour"]),
     ("ssp 3, star", &["topology=star", "consistency=ssp"]),
 ];

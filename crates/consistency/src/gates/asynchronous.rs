@@ -9,7 +9,7 @@ pub(crate) const ENTRY: Entry<BuildConsistency> = Entry {
     summary: "Nobody waits: each worker reads whatever model there is",
     reference: "Recht et al.: Hogwild!, NIPS 2011; Dean et al.: Large scale distributed deep networks, NIPS 2012",
     params: &[],
-    gives: &[],
+    gives: &[Ability::Unbounded],
     needs: &[Ability::Anytime, Ability::RowWise, Ability::OneWay],
     build: |_| Ok(Consistency { gate: Box::new(Asynchronous), blend: Blending::Plain }),
 };

@@ -105,3 +105,7 @@ impl Exchange for Blended {
         true
     }
 }
+
+#[cfg(test)]
+#[path = "blended_tests.rs"]
+mod tests;

@@ -87,7 +87,7 @@ impl Plans<'_> {
                 let exact = self.exact();
                 alone(Box::new(PartialExchange::new(learner, options, net.clone(), exact)))
             }
-            Layout::Sum if matches!(&*choices.blend, Blending::Local(_)) => {
+            Layout::Sum | Layout::Groups(_) if matches!(&*choices.blend, Blending::Local(_)) => {
                 let mergers = [self.merger(1, self.assignment.group.clone()), self.exact()];
                 let (blend, world) = (choices.blend.clone(), net.world());
                 alone(Box::new(Blended::new(learner, blend, mergers, world)))

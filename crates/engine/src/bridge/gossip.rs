@@ -169,3 +169,7 @@ impl Exchange for Gossip {
         false
     }
 }
+
+#[cfg(test)]
+#[path = "gossip_tests.rs"]
+mod tests;

@@ -234,3 +234,7 @@ impl Exchange for Mixed {
         true
     }
 }
+
+#[cfg(test)]
+#[path = "mixed_tests.rs"]
+mod tests;

@@ -10,6 +10,8 @@
 //! | `gossip` | each on its own rows | models that walk |
 //! | `partial` | each on its own rows | deltas, part by part |
 
+#[cfg(test)]
+pub(crate) mod adder;
 mod blended;
 mod build;
 mod gossip;

@@ -213,3 +213,7 @@ impl Exchange for Owned {
         false
     }
 }
+
+#[cfg(test)]
+#[path = "owned_tests.rs"]
+mod tests;

@@ -225,3 +225,7 @@ impl Exchange for PartialExchange {
 fn now() -> Instant {
     Instant::now()
 }
+
+#[cfg(test)]
+#[path = "partial_tests.rs"]
+mod tests;

@@ -23,7 +23,7 @@ pub(super) const ENTRY: Entry<BuildTopology> = Entry {
         help: "parts of a gradient; 0 chooses from the measured bandwidth and the time of a step",
     }],
     gives: &[Ability::Anytime],
-    needs: &[Ability::LocalSteps, Ability::Elementwise],
+    needs: &[Ability::Unbounded, Ability::LocalSteps, Ability::Elementwise],
     build: |params| Ok(Form::Partial(Box::new(Ako { fixed: params.size("partitions") as u32 }))),
 };
 

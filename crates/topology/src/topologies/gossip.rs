@@ -22,7 +22,7 @@ pub(super) const ENTRY: Entry<BuildTopology> = Entry {
         help: "visitors that a worker remembers and lets vote",
     }],
     gives: &[Ability::Anytime],
-    needs: &[Ability::LocalSteps, Ability::Elementwise],
+    needs: &[Ability::Unbounded, Ability::LocalSteps, Ability::Elementwise],
     build: |params| Ok(Form::Walk(Box::new(Gossip { cache: params.size("cache") }))),
 };
 

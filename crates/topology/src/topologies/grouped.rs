@@ -32,7 +32,7 @@ pub(super) const ENTRY: Entry<BuildTopology> = Entry {
             help: "neighbouring workers in a group; the last may have fewer",
         },
     ],
-    gives: &[Ability::Sum, Ability::Served, Ability::Anytime],
+    gives: &[Ability::Served, Ability::Anytime],
     needs: &[Ability::RowWise, Ability::Summable, Ability::OneWay],
     build: |params| {
         let inner = sum_named(params.text("inner"))?;

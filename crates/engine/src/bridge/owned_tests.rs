@@ -1,0 +1,224 @@
+//! Owners: pushes and fetches at their periods and at no other time, warm starts, cuts, and groups that sum before they
+//! push.
+
+use super::*;
+use crate::bridge::Grouped;
+use crate::bridge::adder::{Adder, PATIENCE, Perch, assert_near, flock, model, perches, run_all, step};
+use crate::choices::{Carriage, gate, raw};
+use crate::exchange::ownership::Ownership;
+use crate::exchange::served::{Office, Shard};
+use crate::rules::Learned;
+use crate::serve::{self, Service};
+use starlings_consistency::{Blending, Gate};
+use starlings_core::Rng;
+use starlings_transport::Lane;
+
+const LEN: usize = 12;
+const PUSH: u8 = 1;
+const PULL: u8 = 2;
+
+/// Starts this seat's shard and gives a client of all.
+fn serve(perch: &Perch, gate: Arc<dyn Gate>, pushers: Vec<Seat>) -> Client {
+    let fresh = model(vec![0.0; LEN]);
+    let owners = Arc::new(Ownership::of(&fresh, perch.net.world()));
+    let office = Office {
+        rule: Arc::new(Learned(Adder::shared())),
+        gate: gate.clone(),
+        blending: Arc::new(Blending::Plain),
+        owners: owners.clone(),
+        seat: perch.net.seat(),
+        pushers,
+    };
+    let push = Carriage::Numbers(raw());
+    let service = Service { push, pull: raw(), owners, gate, patience: PATIENCE };
+    let shard = Shard::new(office, fresh, Step(0));
+    // The thread ends with the net.
+    drop(serve::start(perch.net.clone(), shard, service.clone(), Arc::default()).unwrap());
+    Client::new(perch.net.clone(), service, 1)
+}
+
+fn all(world: u32) -> Vec<Seat> {
+    (0..world).map(Seat).collect()
+}
+
+fn owned(perch: &Perch, gate: Arc<dyn Gate>, cadence: Option<Cadence>) -> Owned {
+    let world = perch.net.world();
+    let echo = cadence.map(|_| Adder::shared());
+    let skips = gate.quorum(world) < world;
+    let client = serve(perch, gate, all(world));
+    let habits = Habits { echo, cadence, seat: perch.net.seat(), skips };
+    Owned::new(client, perch.exact(3), habits, perch.net.clone())
+}
+
+fn change(seat: usize, number: u64) -> Vec<f64> {
+    let mut rng = Rng::named(1, "change", &[seat as u64, number]);
+    (0..LEN).map(|_| rng.normal()).collect()
+}
+
+/// Walks as a worker does, to the end; gives the steps that it took and its model.
+fn walk(perch: &Perch, exchange: &mut dyn Exchange, steps: u64) -> (Vec<u64>, Vec<f64>) {
+    let (mut taken, mut model, mut number) = (Vec::new(), model(vec![0.0; LEN]), 0);
+    while number < steps {
+        let asks = Asks::default();
+        let agreed = exchange.open(Step(number), &Needs::All, asks, &mut model).unwrap();
+        if let Some(later) = agreed.skip_to {
+            number = later.0;
+            continue;
+        }
+        exchange.finish(step(number, change(perch.seat(), number)), &mut model).unwrap();
+        taken.push(number);
+        number += 1;
+    }
+    exchange.close(Step(number)).unwrap();
+    exchange.cut(Step(number), &mut model).unwrap();
+    exchange.sum(vec![]).unwrap();
+    (taken, model.f64("x").to_vec())
+}
+
+/// The sum of the changes that workers made in these steps.
+fn total(taken: &[Vec<u64>]) -> Vec<f64> {
+    let mut total = vec![0.0; LEN];
+    for (seat, numbers) in taken.iter().enumerate() {
+        for &number in numbers {
+            total.iter_mut().zip(change(seat, number)).for_each(|(to, adds)| *to += adds);
+        }
+    }
+    total
+}
+
+#[test]
+fn a_worker_with_a_cadence_pushes_and_fetches_at_its_periods_and_loses_nothing() {
+    for (fetch, push, steps, pushes, fetches) in [(1, 1, 6, 6, 6), (3, 2, 12, 6, 4), (5, 4, 11, 3, 3)] {
+        let seats = perches(2);
+        let models = run_all(&seats, |perch| {
+            let cadence = Cadence { fetch, push, warm: 0 };
+            let mut owned = owned(&perch, gate("async", "").unwrap(), Some(cadence));
+            walk(&perch, &mut owned, steps)
+        });
+        let (taken, models): (Vec<_>, Vec<_>) = models.into_iter().unzip();
+        for (perch, model) in seats.iter().zip(models) {
+            assert_near(&model, &total(&taken), 1e-12);
+            assert_eq!(perch.sent(Lane::Request, PUSH), pushes, "fetch {fetch} push {push}");
+            // The last pull is that of the cut.
+            assert_eq!(perch.sent(Lane::Request, PULL), fetches + 1, "fetch {fetch} push {push}");
+        }
+    }
+}
+
+#[test]
+fn a_warm_start_ends_whatever_the_periods() {
+    for (fetch, push, warm) in [(1, 1, 4), (3, 5, 4), (5, 3, 10), (4, 9, 7), (2, 2, 99)] {
+        let runs = flock(3, |perch| {
+            let cadence = Cadence { fetch, push, warm };
+            let mut owned = owned(&perch, gate("async", "").unwrap(), Some(cadence));
+            walk(&perch, &mut owned, 12)
+        });
+        let (taken, models): (Vec<_>, Vec<_>) = runs.into_iter().unzip();
+        assert_eq!(taken[0], (0..12).collect::<Vec<_>>(), "one replica makes all steps");
+        assert_eq!(taken[1], (warm..12).collect::<Vec<_>>(), "the others begin when it is warm");
+        models.iter().for_each(|model| assert_near(model, &total(&taken), 1e-12));
+    }
+}
+
+#[test]
+fn replicas_that_begin_warm_see_the_whole_warm_up() {
+    let seen = flock(2, |perch| {
+        let cadence = Cadence { fetch: 4, push: 3, warm: 5 };
+        let mut owned = owned(&perch, gate("async", "").unwrap(), Some(cadence));
+        let mut read = model(vec![0.0; LEN]);
+        if perch.seat() == 0 {
+            for number in 0..5 {
+                owned.open(Step(number), &Needs::All, Asks::default(), &mut read).unwrap();
+                owned.finish(step(number, change(0, number)), &mut read).unwrap();
+            }
+        } else {
+            owned.open(Step(5), &Needs::All, Asks::default(), &mut read).unwrap();
+        }
+        owned.sum(vec![]).unwrap();
+        read.f64("x").to_vec()
+    });
+    assert_near(&seen[1], &total(&[(0..5).collect()]), 1e-12);
+}
+
+#[test]
+fn a_cut_does_not_wait_for_steps_that_were_skipped() {
+    let models = flock(2, |perch| {
+        let cadence = Cadence { fetch: 1, push: 1, warm: 3 };
+        let mut owned = owned(&perch, gate("async", "").unwrap(), Some(cadence));
+        let mut model = model(vec![0.0; LEN]);
+        if perch.seat() == 0 {
+            for number in 0..3 {
+                owned.open(Step(number), &Needs::All, Asks::default(), &mut model).unwrap();
+                owned.finish(step(number, change(0, number)), &mut model).unwrap();
+            }
+        }
+        // Seat 1 has pushed nothing when the cut comes.
+        assert_eq!(owned.cut(Step(3), &mut model).unwrap(), Step(3));
+        model.f64("x").to_vec()
+    });
+    models.iter().for_each(|model| assert_near(model, &total(&[(0..3).collect()]), 1e-12));
+}
+
+#[test]
+fn under_every_gate_all_end_with_every_change() {
+    let gates = [("bsp", ""), ("async", ""), ("ssp", "bound = 2\npush = true"), ("ssp", "bound = 2\npush = false")];
+    for (name, parameters) in gates {
+        let runs = flock(3, |perch| {
+            let mut owned = owned(&perch, gate(name, parameters).unwrap(), None);
+            walk(&perch, &mut owned, 8)
+        });
+        let (taken, models): (Vec<_>, Vec<_>) = runs.into_iter().unzip();
+        models.iter().for_each(|model| assert_near(model, &total(&taken), 1e-12));
+    }
+}
+
+#[test]
+fn blocks_that_leave_early_are_part_of_their_step() {
+    let models = flock(2, |perch| {
+        let mut owned = owned(&perch, gate("bsp", "").unwrap(), None);
+        let mut model = model(vec![0.0; LEN]);
+        for number in 0..4 {
+            owned.open(Step(number), &Needs::All, Asks::default(), &mut model).unwrap();
+            let HandedIn { moment, update, .. } = step(number, change(perch.seat(), number));
+            let mut sink = owned.stream(&moment).unwrap();
+            // A statistic stays; the block is taken.
+            let statistic = Block::dense("loss", vec![1.0, 2.0]);
+            assert_eq!(sink.take(statistic.clone()), Some(statistic.clone()));
+            assert_eq!(sink.take(update.blocks[0].clone()), None);
+            drop(sink);
+            let rest = Update { blocks: vec![statistic] };
+            let outcome = owned.finish(HandedIn::new(moment, 2, vec![rest]), &mut model).unwrap();
+            assert_eq!(outcome.objective, Some(0.5));
+        }
+        owned.cut(Step(4), &mut model).unwrap();
+        model.f64("x").to_vec()
+    });
+    let taken = vec![(0..4).collect::<Vec<u64>>(); 2];
+    models.iter().for_each(|model| assert_near(model, &total(&taken), 1e-12));
+}
+
+#[test]
+fn groups_around_owners_come_to_what_owners_come_to() {
+    for (name, parameters) in [("bsp", ""), ("async", ""), ("ssp", "bound = 1\npush = true")] {
+        let apart = flock(4, |perch| {
+            let mut owned = owned(&perch, gate(name, parameters).unwrap(), None);
+            walk(&perch, &mut owned, 6).1
+        });
+        let seats = perches(4);
+        let together = run_all(&seats, |perch| {
+            let first = perch.seat() as u32 / 2 * 2;
+            let group = vec![Seat(first), Seat(first + 1)];
+            let client = serve(&perch, gate(name, parameters).unwrap(), vec![Seat(0), Seat(2)]);
+            let client = (perch.seat() as u32 == first).then_some(client);
+            let mergers = [perch.exact_among(5, group.clone()), perch.exact_among(6, group), perch.exact(3)];
+            let mut grouped = Grouped::new(client, mergers, perch.net.clone());
+            walk(&perch, &mut grouped, 6).1
+        });
+        for model in &together {
+            assert_near(model, &apart[0], 1e-12);
+        }
+        // Only the first of a group talks to owners: to three other seats, once a step.
+        let pushes: Vec<usize> = seats.iter().map(|perch| perch.sent(Lane::Request, PUSH)).collect();
+        assert_eq!(pushes, [18, 0, 18, 0], "{name}");
+    }
+}

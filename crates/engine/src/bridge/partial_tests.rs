@@ -1,0 +1,102 @@
+//! Partial exchange: a step sends one part and no more, and after a cut every replica has every change.
+
+use super::*;
+use crate::bridge::adder::{Adder, PATIENCE, Perch, assert_near, flock, form, model, perches, step};
+use crate::choices::raw;
+use starlings_core::Rng;
+use starlings_topology::Form;
+
+const LEN: usize = 10;
+
+fn partial(perch: &Perch, parts: u32) -> PartialExchange {
+    let partial: Arc<dyn Partial> = match form("ako", &format!("partitions = {parts}")) {
+        Form::Partial(partial) => partial.into(),
+        _ => panic!("ako goes part by part"),
+    };
+    let options = PartialOptions { partial, codec: raw(), patience: PATIENCE };
+    PartialExchange::new(Adder::shared(), options, perch.net.clone(), perch.exact(3))
+}
+
+fn change(seat: u64, number: u64) -> Vec<f64> {
+    let mut rng = Rng::named(1, "change", &[seat, number]);
+    (0..LEN).map(|_| rng.normal()).collect()
+}
+
+#[test]
+fn after_a_cut_every_replica_has_all_changes_and_a_step_sends_one_part() {
+    for (world, parts) in [(1, 3), (2, 1), (3, 4), (4, 16)] {
+        let models = flock(world, |perch| {
+            let mut exchange = partial(&perch, parts);
+            let mut model = model(vec![1.0; LEN]);
+            let most = 8 * LEN.div_ceil(parts as usize) * (world as usize - 1);
+            let mut sent = 0;
+            for number in 0..7 {
+                exchange.open(Step(number), &Needs::All, Asks::default(), &mut model).unwrap();
+                let adds = change(perch.seat() as u64, number);
+                exchange.finish(step(number, adds), &mut model).unwrap();
+                let now = exchange.bytes_raw;
+                assert!(now - sent <= most as u64, "{} bytes of {most}", now - sent);
+                sent = now;
+            }
+            let frames = perch.sent(Lane::Exchange, KIND);
+            assert_eq!(frames, 7 * (world as usize - 1), "one part to each other seat in a step");
+            exchange.cut(Step(7), &mut model).unwrap();
+            let once = model.clone();
+            // All of it has arrived: another cut changes nothing.
+            exchange.cut(Step(7), &mut model).unwrap();
+            assert_near(model.f64("x"), once.f64("x"), 1e-12);
+            exchange.sum(vec![]).unwrap();
+            model.f64("x").to_vec()
+        });
+        let mut truth = vec![1.0; LEN];
+        for (seat, number) in (0..u64::from(world)).flat_map(|s| (0..7).map(move |n| (s, n))) {
+            truth.iter_mut().zip(change(seat, number)).for_each(|(to, adds)| *to += adds);
+        }
+        for model in &models {
+            assert_near(model, &truth, 1e-12);
+            assert_eq!(model, &models[0], "the same bits");
+        }
+    }
+}
+
+#[test]
+fn what_was_not_sent_yet_is_gathered_and_goes_with_its_part() {
+    let seats = perches(2);
+    let mut exchange = partial(&seats[0], 2);
+    exchange.parts = 2;
+    let (mut own, mut other) = (model(vec![0.0; 4]), partial(&seats[1], 2));
+    let mut theirs = model(vec![0.0; 4]);
+    let receive = |other: &mut PartialExchange, theirs: &mut Model| {
+        seats[1].hear(&seats[0]);
+        other.receive(theirs).unwrap();
+        theirs.f64("x").to_vec()
+    };
+    exchange.finish(step(0, vec![1.0, 2.0, 3.0, 4.0]), &mut own).unwrap();
+    assert_eq!(receive(&mut other, &mut theirs), [1.0, 2.0, 0.0, 0.0]);
+    exchange.finish(step(1, vec![10.0, 20.0, 30.0, 40.0]), &mut own).unwrap();
+    assert_eq!(receive(&mut other, &mut theirs), [1.0, 2.0, 33.0, 44.0]);
+    exchange.finish(step(2, vec![0.0; 4]), &mut own).unwrap();
+    assert_eq!(receive(&mut other, &mut theirs), [11.0, 22.0, 33.0, 44.0]);
+}
+
+#[test]
+fn parts_that_are_none_are_blamed_on_their_sender() {
+    let seats = perches(2);
+    let header = Header { lane: Lane::Exchange, kind: KIND, step: Step(0), tag: 0 };
+    let word = |part: u32, parts: u32| [part.to_le_bytes(), parts.to_le_bytes()].concat();
+    let whole = [word(0, 1), vec![0; 8 * LEN]].concat();
+    let broken = [
+        vec![],
+        word(0, 0),
+        word(3, 3),
+        word(u32::MAX, u32::MAX),
+        whole[..whole.len() - 1].to_vec(),
+        [whole.clone(), vec![0]].concat(),
+    ];
+    for bytes in broken {
+        seats[1].net.send(Seat(0), header, &bytes, Deadline::after(PATIENCE)).unwrap();
+        seats[0].hear(&seats[1]);
+        let fault = partial(&seats[0], 1).receive(&mut model(vec![0.0; LEN])).unwrap_err();
+        assert_eq!(fault.blame(), starlings_core::Blame::Peer(Some(Seat(1))), "{bytes:?}: {fault}");
+    }
+}

@@ -2,7 +2,8 @@
 
 Usage: ddp.py softmax|factorisation FILE HOOK EPOCHS BATCH RATE, with HOOK one of none, fp16, powersgd. One process a
 seat; RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT and GLOO_SOCKET_IFNAME come from the environment. The last line of
-rank 0 is JSON: seconds, and for every pass the seconds since the start and the mean loss of its steps.
+rank 0 is JSON: seconds, and for every pass the seconds of training until then, the mean loss of its steps and the
+objective over all rows. The clock stands still while the objective is computed.
 """
 
 import csv
@@ -39,6 +40,11 @@ class Softmax(nn.Module):
     def forward(self, chosen):
         loss = nn.functional.cross_entropy(self.linear(self.rows[chosen]), self.labels[chosen])
         return loss, loss.detach()
+
+    @torch.no_grad()
+    def objective(self):
+        loss = nn.functional.cross_entropy(self.linear(self.rows), self.labels)
+        return float(loss + 0.5 * self.penalty * (self.linear.weight**2).sum())
 
     def rate(self, rate, _epoch):
         return rate
@@ -78,6 +84,11 @@ class Factorisation(nn.Module):
         whole = 0.5 * (squared + self.ridge * ((p * p).sum(axis=1) + (q * q).sum(axis=1)))
         return distributed.get_world_size() * whole.sum(), squared.detach().mean()
 
+    @torch.no_grad()
+    def objective(self):
+        whole, _ = self(torch.arange(len(self.ratings)))
+        return float(2.0 * whole / distributed.get_world_size() / len(self.ratings))
+
     def rate(self, rate, epoch):
         return rate / (1.0 + 0.1 * epoch)
 
@@ -102,12 +113,12 @@ def main(job, path, hook, epochs, batch, rate):
     wrapped = hooked(model, hook)
     optimiser = torch.optim.SGD(model.parameters(), lr=rate, weight_decay=model.penalty)
     distributed.barrier()
-    start, curve, spent = time.perf_counter(), [], 0.0
+    curve, spent = [], 0.0
     for epoch in range(epochs):
         for group in optimiser.param_groups:
             group["lr"] = model.rate(rate, epoch)
         order = torch.randperm(len(model.rows), generator=torch.Generator().manual_seed(epoch))
-        losses = []
+        losses, start = [], time.perf_counter()
         for place in range(0, len(order), batch):
             chosen = order[place : place + batch][seat::seats]
             optimiser.zero_grad()
@@ -115,14 +126,15 @@ def main(job, path, hook, epochs, batch, rate):
             loss.backward()
             optimiser.step()
             losses.append(told)
-        spent = time.perf_counter() - start
-        curve.append((spent, torch.stack(losses).mean()))
+        spent += time.perf_counter() - start
+        curve.append((spent, torch.stack(losses).mean(), model.objective()))
+        distributed.barrier()
     # The seats' losses are put together after the clock has stopped.
-    means = torch.stack([mean for _, mean in curve])
+    means = torch.stack([mean for _, mean, _ in curve])
     distributed.all_reduce(means)
     if seat == 0:
-        points = [[seconds, float(mean) / seats] for (seconds, _), mean in zip(curve, means)]
-        print(json.dumps({"seconds": spent, "objective": points[-1][1], "curve": points}), flush=True)
+        points = [[seconds, float(mean) / seats, whole] for (seconds, _, whole), mean in zip(curve, means)]
+        print(json.dumps({"seconds": spent, "objective": curve[-1][2], "curve": points}), flush=True)
     distributed.barrier()
     # gloo's threads sometimes abort an orderly end.
     sys.stdout.flush()

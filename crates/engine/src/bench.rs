@@ -178,7 +178,7 @@ impl AllReduce {
         for round in 0..self.repeats + WARM_UP {
             from.as_mut_slice().fill(mine);
             let by = Deadline::after(PATIENCE);
-            shared.sum(self::update(vec![0.0]), by, &interrupted)?;
+            shared.sum(self::update(vec![0.0]), &[], by, &interrupted)?;
             let begun = now();
             shared.sum_buffers(&from, &mut into, by, &interrupted)?;
             if round >= WARM_UP {

@@ -94,8 +94,11 @@ impl Flock {
         let carriage = options.carriage.clone();
         let shapes = Arc::new(options.shapes.clone());
         let lossy = MergeOptions { kind: 1, carriage: carriage.clone(), shapes, ..exact.clone() };
-        let (merger, exact) =
-            (Merger::new(net.clone(), lossy), Merger::new(net.clone(), exact));
+        let merger = |options: MergeOptions| {
+            let shared = net.shared_sum(options.kind, &options.group);
+            Merger::new(net.clone(), options).through(shared)
+        };
+        let (merger, exact) = (merger(lossy), merger(exact));
         let (shuffle, table) = (choices::shuffle()?, None);
         let (steps, shuffles) = (0, 0);
         Ok(Flock { member, merger, exact, steps, table, shuffle, shuffles, carriage, patience })

@@ -112,6 +112,7 @@ impl Member {
         let net = Arc::new(Net::new(assignment.seat, hosts, links)?);
         orders.watch(net.clone());
         let neighbours = Arc::new(neighbours);
+        net.settle(neighbours.clone());
         Ok(Member { assignment, net, neighbours, whereabouts, control, orders, threads })
     }
 

@@ -2,6 +2,7 @@
 
 use crate::choices::{Carriage, raw};
 use crate::exchange::collected::{Collected, Sitting};
+use crate::exchange::cut::cut;
 use crate::exchange::packet::{Address, Losses, Packer};
 use crate::exchange::scheduled::{Command, Event, Scheduled};
 use crate::net::{Arrival, Net};
@@ -9,6 +10,7 @@ use crate::shared_sum::SharedSum;
 use starlings_codec::{Codec, Law, Next, Residuals, Rounds, Shapes};
 use starlings_core::{Block, Body, Deadline, Fault, Result, Seat, Step, Update, Values};
 use starlings_topology::{Pattern, Topology, moves};
+use starlings_transport::shared::Turn;
 use starlings_transport::{Header, Lane};
 use std::sync::Arc;
 use std::time::Duration;
@@ -166,13 +168,17 @@ impl Merger {
     }
 
     fn play(&mut self, update: Update, codec: Arc<dyn Codec>) -> Result<Update> {
-        if let Some(shared) = &mut self.shared
+        if self.shared.is_some()
             && codec.law() == Law::Exact
             && SharedSum::takes(&update)
+            && let Some(turns) = self.turns(&update)
+            && let Some(shared) = &mut self.shared
         {
             let (net, by) = (&self.net, Deadline::after(self.patience));
             let interrupted = || net.try_next(Lane::Control, |_| false).err();
-            return shared.sum(update, by, &interrupted);
+            self.bytes_raw += update.bytes() as u64;
+            net.shared(update.bytes() as u64);
+            return shared.sum(update, &turns, by, &interrupted);
         }
         let count = self.next_count();
         let (topology, me, world) = (self.topology.clone(), self.me, self.group.len() as u32);
@@ -215,6 +221,25 @@ impl Merger {
                 self.net.recycle(self.group[from.index()], payload);
             }
         }
+    }
+
+    /// In which order the topology adds the numbers of each block, so that shared memory gives the same bits as links;
+    /// `None` where it adds partial sums to partial sums.
+    fn turns(&self, update: &Update) -> Option<Vec<Vec<Turn>>> {
+        let world = self.group.len() as u32;
+        // Of two, either may be the first.
+        if world == 2 {
+            return Some(Vec::new());
+        }
+        let mut turns = vec![Vec::new(); update.blocks.len()];
+        for (chunk, parts) in cut(update, self.topology.grain(world)).iter().enumerate() {
+            let order = self.topology.order(world, chunk)?;
+            let order: Vec<usize> = order.into_iter().map(Seat::index).collect();
+            for part in parts {
+                turns[part.block].push(Turn { end: part.to, order: order.clone() });
+            }
+        }
+        Some(turns)
     }
 
     fn collect(&mut self, update: Update, packer: &mut Packer) -> Result<Update> {

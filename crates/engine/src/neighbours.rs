@@ -226,7 +226,7 @@ mod tests {
                 ];
                 let update = Update { blocks };
                 let kept = update.clone();
-                let sum = shared.sum(update, Deadline::after_ms(10_000), &|| None).unwrap();
+                let sum = shared.sum(update, &[], Deadline::after_ms(10_000), &|| None).unwrap();
                 assert_eq!((sum.f64("a"), sum.i64("b")), (&vec![4.5; len][..], &[3, 3][..]));
                 assert_eq!(shared.contribution(), Some(kept));
                 all.push(sum);
@@ -242,7 +242,7 @@ mod tests {
         let mut shared = near.sum(0, &[Seat(0), Seat(1)]).unwrap();
         let update = Update { blocks: vec![Block::dense("a", vec![1.0])] };
         let lost = || Some(Fault::peer(Some(Seat(1)), "lost rank 1"));
-        let fault = shared.sum(update.clone(), Deadline::after_ms(10_000), &lost).unwrap_err();
+        let fault = shared.sum(update.clone(), &[], Deadline::after_ms(10_000), &lost).unwrap_err();
         assert!(fault.message().ends_with("lost rank 1"), "{fault}");
         assert_eq!(shared.contribution(), Some(update));
     }

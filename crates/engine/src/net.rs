@@ -6,10 +6,13 @@
 mod reading;
 
 use reading::{Reading, read_all};
+use crate::neighbours::Neighbours;
+use crate::shared_sum::SharedSum;
 use starlings_core::{Deadline, Fault, Result, Seat, Step};
 use starlings_transport::{Header, Lane, Link, LinkError, Watch};
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -46,6 +49,10 @@ pub struct Net {
     links: BTreeMap<Seat, Arc<dyn Link>>,
     shared: Arc<Shared>,
     readers: Vec<JoinHandle<()>>,
+    /// Who shares this host, once that is known.
+    neighbours: OnceLock<Arc<Neighbours>>,
+    /// Bytes given to others through shared memory.
+    bytes_shared: AtomicU64,
 }
 
 struct Shared {
@@ -117,7 +124,8 @@ impl Net {
             let reader = std::thread::Builder::new().name("stand by".to_string());
             readers.push(reader.spawn(move || shared.stand_by())?);
         }
-        Ok(Net { seat, hosts, links, shared, readers })
+        let (neighbours, bytes_shared) = (OnceLock::new(), AtomicU64::new(0));
+        Ok(Net { seat, hosts, links, shared, readers, neighbours, bytes_shared })
     }
 
     /// This seat.
@@ -299,10 +307,28 @@ impl Net {
         self.shared.wake();
     }
 
-    /// Bytes sent on all links.
+    /// Bytes sent on all links, and given to others through shared memory.
     #[must_use]
     pub fn bytes_sent(&self) -> u64 {
-        self.links.values().map(|link| link.bytes_sent()).sum()
+        let linked: u64 = self.links.values().map(|link| link.bytes_sent()).sum();
+        linked + self.bytes_shared.load(Ordering::Relaxed)
+    }
+
+    /// So many bytes are given to others through shared memory.
+    pub fn shared(&self, bytes: u64) {
+        self.bytes_shared.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// From now on groups that share this host may sum through its memory.
+    pub fn settle(&self, neighbours: Arc<Neighbours>) {
+        // Whoever settles first stays.
+        let _ = self.neighbours.set(neighbours);
+    }
+
+    /// Sums of a group through shared memory, where all its members share this host.
+    #[must_use]
+    pub fn shared_sum(&self, kind: u8, group: &[Seat]) -> Option<SharedSum> {
+        self.neighbours.get()?.sum(kind, group)
     }
 
     fn lost(&self, seat: Seat, error: &LinkError) -> Fault {

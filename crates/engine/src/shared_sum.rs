@@ -2,7 +2,7 @@
 //! the next sum, because recovery needs it; its memory then serves later sums, for fresh pages cost more than summing.
 
 use starlings_core::{Block, Body, Deadline, Fault, Result, Update, Values};
-use starlings_transport::shared::{Circle, Numbers, NumbersMut, Patience, SharedBuffer};
+use starlings_transport::shared::{Circle, Numbers, NumbersMut, Patience, SharedBuffer, Turn};
 
 /// Sums over one group of seats of one host, one after another.
 #[derive(Debug)]
@@ -28,8 +28,8 @@ impl SharedSum {
         update.blocks.iter().all(|block| matches!(block.body, Body::Dense(_)))
     }
 
-    /// Sums an update over the group; all seats get the same bits. Order of each number's sum: the group's first seat,
-    /// then the others in order.
+    /// Sums an update over the group; all seats get the same bits. Numbers are added as `turns` says for each block, else
+    /// the group's first seat first and then the others in order.
     ///
     /// # Errors
     /// A peer that is late or sums something else, or whatever `interrupted` gives while a peer is awaited. The
@@ -40,6 +40,7 @@ impl SharedSum {
     pub fn sum(
         &mut self,
         update: Update,
+        turns: &[Vec<Turn>],
         by: Deadline,
         interrupted: &dyn Fn() -> Option<Fault>,
     ) -> Result<Update> {
@@ -47,7 +48,8 @@ impl SharedSum {
         let mut totals = room_like(&update, &mut self.spare);
         let sources: Vec<Numbers<'_>> = update.blocks.iter().map(numbers).collect();
         let mut targets: Vec<NumbersMut<'_>> = totals.blocks.iter_mut().map(numbers_mut).collect();
-        let outcome = self.circle.sum(&sources, &mut targets, &Patience { by, interrupted });
+        let patience = Patience { by, interrupted };
+        let outcome = self.circle.sum_in_turns(&sources, &mut targets, turns, &patience);
         drop((sources, targets));
         self.last = Some(update);
         outcome.map(|()| totals)

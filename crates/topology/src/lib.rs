@@ -184,6 +184,14 @@ pub trait Topology: Send + Sync {
     /// The cost of summing `bytes` in a flock of `world`, when cut into `chunks` equal chunks.
     fn cost(&self, world: u32, bytes: u64, chunks: usize) -> Cost;
 
+    /// The seats in the order in which a chunk's numbers are added, where each is added to the sum of those before:
+    /// whoever can read all contributions may then make the sum in another way, and get the same bits. `None` where
+    /// partial sums are added to partial sums.
+    fn order(&self, world: u32, chunk: usize) -> Option<Vec<Seat>> {
+        let _ = (world, chunk);
+        None
+    }
+
     /// The number of chunks should be a multiple of this, so that all seats work alike.
     fn grain(&self, world: u32) -> usize;
 }

@@ -203,6 +203,7 @@ impl Chart {
         }
         let shape = |x: f64, y: f64| match index / COLOURS.len() {
             0 => format!("<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3.5\" fill=\"{colour}\"/>"),
+            2 => format!("<path d=\"M{x:.1} {:.1} l4.5 8 h-9 z\" fill=\"{colour}\"/>", y - 4.5),
             _ => format!(
                 "<rect x=\"{:.1}\" y=\"{:.1}\" width=\"7\" height=\"7\" fill=\"{colour}\"/>",
                 x - 3.5,

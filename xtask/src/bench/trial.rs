@@ -12,7 +12,8 @@ use std::time::Duration;
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct Trial {
     pub(super) name: String,
-    /// Seconds since the start of training and the mean objective of the pass that ended then.
+    /// Seconds since the start of training, and the mean objective of the pass that ended then (ours) or the objective
+    /// over all rows (a peer).
     pub(super) points: Vec<(f64, f64)>,
     /// Seconds of training.
     pub(super) seconds: f64,
@@ -22,6 +23,8 @@ pub(super) struct Trial {
     pub(super) objective: f64,
     /// What the objective itself is often hard to judge by: accuracy or root mean squared error.
     pub(super) metric: String,
+    /// Seconds of computation of each seat.
+    pub(super) computation: Vec<f64>,
     /// Processor seconds of all workers; what a busy machine does not change.
     pub(super) processor_seconds: f64,
 }
@@ -44,24 +47,26 @@ impl Trial {
             bytes: number("bytes_sent"),
             objective: number("objective"),
             metric: metric(&report["metrics"]),
+            computation: computation(&report["paces"]),
             processor_seconds: number("cpu_seconds"),
         })
     }
 
-    /// Reads the last line of a peer, with `seconds`, `objective` and `curve`.
+    /// Reads the last line of a peer, with `seconds`, `objective` and `curve`: seconds, mean loss and objective.
     pub(super) fn from_peer(name: &str, text: &str) -> Result<Trial, String> {
         let lines = text.lines().rev().filter_map(|line| serde_json::from_str::<Value>(line).ok());
         let line = lines.into_iter().find(|line| line["curve"].is_array());
         let line = line.ok_or("it printed no curve")?;
-        let pair = |point: &Value| Some((point[0].as_f64()?, point[1].as_f64()?));
+        let pair = |point: &Value| Some((point[0].as_f64()?, point[2].as_f64()?));
         let points = line["curve"].as_array().into_iter().flatten().filter_map(pair).collect();
         Ok(Trial {
             name: name.to_string(),
             points,
             seconds: line["seconds"].as_f64().unwrap_or(f64::NAN),
             bytes: f64::NAN,
-            objective: f64::NAN,
+            objective: line["objective"].as_f64().unwrap_or(f64::NAN),
             metric: String::new(),
+            computation: Vec::new(),
             processor_seconds: f64::NAN,
         })
     }
@@ -75,6 +80,11 @@ impl Trial {
     pub(super) fn reached(&self, target: f64) -> Option<f64> {
         self.points.iter().find(|point| point.1 <= target).map(|point| point.0)
     }
+}
+
+fn computation(paces: &Value) -> Vec<f64> {
+    let seats = paces.as_array().into_iter().flatten();
+    seats.filter_map(|pace| pace["computation"].as_f64()).collect()
 }
 
 fn metric(metrics: &Value) -> String {

@@ -16,10 +16,11 @@ use crate::merge::{MergeOptions, Merger};
 use crate::net::Net;
 use crate::rules::Learned;
 use crate::serve::{self, Client, Ledger, Service};
+use crate::shared_sum::SharedSum;
 use crate::trace::Tracer;
 use starlings_codec::{Codec, Shapes};
 use starlings_consistency::Blending;
-use starlings_core::{Ability, Kind, Model, Result, Role, Seat, Step};
+use starlings_core::{Ability, Fault, Kind, Model, Result, Role, Seat, Step};
 use starlings_plan::Assignment;
 use starlings_topology::Pattern;
 use std::sync::Arc;
@@ -59,6 +60,11 @@ impl Plans<'_> {
     /// # Errors
     /// When a thread cannot be started.
     pub fn build(&self) -> Result<Built> {
+        let wanted = self.job.transport.as_deref() == Some("shared");
+        if wanted && self.net.world() > 1 && self.shared(1, &self.everyone()).is_none() {
+            return Err(Fault::machine("the workers do not share the memory of one host")
+                .hint("leave out [cluster] transport, and what can go through memory does"));
+        }
         let (choices, net) = (self.choices, self.net);
         let learner = choices.learner.clone();
         let patience = self.job.patience;
@@ -125,13 +131,21 @@ impl Plans<'_> {
             seed: self.job.seed,
             patience: self.job.patience,
         };
-        Merger::new(self.net.clone(), options)
+        let shared = self.shared(kind, &options.group);
+        Merger::new(self.net.clone(), options).through(shared)
+    }
+
+    /// Shared memory, where all of a group share this host and the job does not forbid it.
+    fn shared(&self, kind: u8, group: &[Seat]) -> Option<SharedSum> {
+        let allowed = !matches!(self.job.transport.as_deref(), Some("tcp" | "mpi"));
+        allowed.then(|| self.net.shared_sum(kind, group)).flatten()
     }
 
     fn exact_among(&self, kind: u8, group: Vec<Seat>) -> Merger {
         let sums = self.choices.sums.clone();
         let options = MergeOptions::exact(kind, self.net, sums, self.job.patience);
-        Merger::new(self.net.clone(), MergeOptions { group, ..options })
+        let shared = self.shared(kind, &group);
+        Merger::new(self.net.clone(), MergeOptions { group, ..options }).through(shared)
     }
 
     fn exact(&self) -> Merger {
@@ -170,7 +184,9 @@ impl Plans<'_> {
         let topology = self.choices.sums.clone();
         let Carriage::Numbers(codec) = self.choices.carriage.clone() else { return Ok(None) };
         let played = topology.pattern(Seat(0), world, 1) != Pattern::Everyone;
-        if world < 2 || !several || !played {
+        // Through shared memory a sum is over before anything could be hidden behind it.
+        let shared = self.shared(4, &group).is_some();
+        if world < 2 || !several || !played || shared {
             return Ok(None);
         }
         let (net, patience, tracer) =

@@ -50,7 +50,8 @@ fn after_a_cut_every_replica_has_all_changes_and_a_step_sends_one_part() {
         });
         let mut truth = vec![1.0; LEN];
         for (seat, number) in (0..u64::from(world)).flat_map(|s| (0..7).map(move |n| (s, n))) {
-            truth.iter_mut().zip(change(seat, number)).for_each(|(to, adds)| *to += adds);
+            // Two of the step's four rows are this worker's: a half of its step counts.
+            truth.iter_mut().zip(change(seat, number)).for_each(|(to, adds)| *to += 0.5 * adds);
         }
         for model in &models {
             assert_near(model, &truth, 1e-12);
@@ -71,9 +72,9 @@ fn what_was_not_sent_yet_is_gathered_and_goes_with_its_part() {
         other.receive(theirs).unwrap();
         theirs.f64("x").to_vec()
     };
-    exchange.finish(step(0, vec![1.0, 2.0, 3.0, 4.0]), &mut own).unwrap();
+    exchange.finish(step(0, vec![2.0, 4.0, 6.0, 8.0]), &mut own).unwrap();
     assert_eq!(receive(&mut other, &mut theirs), [1.0, 2.0, 0.0, 0.0]);
-    exchange.finish(step(1, vec![10.0, 20.0, 30.0, 40.0]), &mut own).unwrap();
+    exchange.finish(step(1, vec![20.0, 40.0, 60.0, 80.0]), &mut own).unwrap();
     assert_eq!(receive(&mut other, &mut theirs), [1.0, 2.0, 33.0, 44.0]);
     exchange.finish(step(2, vec![0.0; 4]), &mut own).unwrap();
     assert_eq!(receive(&mut other, &mut theirs), [11.0, 22.0, 33.0, 44.0]);

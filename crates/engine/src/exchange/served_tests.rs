@@ -271,7 +271,7 @@ fn impossible_requests_fail_and_do_not_panic() {
             assert!(fails(&mut fresh(), event.clone()), "{name}: {event:?}");
         }
         // A step is pushed once.
-        let mut shard = fresh();
+        let mut shard = shard(name, parameters, 3);
         on(&mut shard, push(0, 0));
         assert!(fails(&mut shard, push(0, 0)), "{name}");
         // A stranger that says goodbye changes nothing.

@@ -141,7 +141,8 @@ mod tests {
     }
 
     fn close(found: &[f64], wanted: &[f64]) {
-        let near = |(a, b): (&f64, &f64)| (a - b).abs() < 1e-9;
+        // Adam's epsilon is the largest of what is left out by hand.
+        let near = |(a, b): (&f64, &f64)| (a - b).abs() < 1e-8;
         assert!(found.iter().zip(wanted).all(near), "{found:?} instead of {wanted:?}");
     }
 

@@ -13,7 +13,7 @@ use starlings_engine::exchange::scheduled::{Command, Event};
 use std::sync::Arc;
 
 /// Codecs, and whether they lose nothing.
-const CODECS: [(&str, &str, bool); 11] = [
+const CODECS: [(&str, &str, bool); 10] = [
     ("raw", "", true),
     ("auto", "", true),
     ("factors", "", true),
@@ -23,7 +23,6 @@ const CODECS: [(&str, &str, bool); 11] = [
     ("ternary", "", false),
     ("one-bit", "bucket = 64", false),
     ("top-k", "ratio = 0.1", false),
-    ("random-k", "ratio = 0.1", false),
     ("threshold", "threshold = 2.0", false),
 ];
 

@@ -54,6 +54,11 @@ impl Topology for Ring {
         }
     }
 
+    fn order(&self, world: u32, chunk: usize) -> Option<Vec<Seat>> {
+        let segment = (chunk % world as usize) as u32;
+        Some((1..=world).map(|step| Seat((segment + step) % world)).collect())
+    }
+
     fn grain(&self, world: u32) -> usize {
         world as usize
     }

@@ -60,6 +60,12 @@ impl Topology for Star {
         }
     }
 
+    fn order(&self, world: u32, chunk: usize) -> Option<Vec<Seat>> {
+        let owner = Seat((chunk % world as usize) as u32);
+        let others = (0..world).map(Seat).filter(|&seat| seat != owner);
+        Some(std::iter::once(owner).chain(others).collect())
+    }
+
     fn grain(&self, world: u32) -> usize {
         world as usize
     }

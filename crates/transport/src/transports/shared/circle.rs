@@ -1,8 +1,8 @@
 //! Seats of one host that sum together. Each contributes in its own segment, and everybody reads there: what moves is
 //! one copy of the contribution into a slot that is still in the cache when peers fold it, and one write of the sum.
 //!
-//! Order of every sum, whatever its length: seat 0's number first, then those of the others in the order of seats, so
-//! all seats hold the same bits. Two ways, which differ in nothing but cost:
+//! Order of every sum, whatever its length: seat 0's number first, then those of the others in the order of seats (or
+//! in the order that a topology has, where it is told one), so all seats hold the same bits. Two ways, which differ in nothing but cost:
 //!
 //! - *flat*, for short sums: everybody folds everything, and one wait is enough;
 //! - *sliced*, for long ones: each folds its slice of a chunk and the others copy it (Rabenseifner's
@@ -12,7 +12,7 @@
 //! check before and after: a writer that came back from the dead is found, and its numbers are thrown away.
 
 use super::layout::{LINE, Port, SLOT_BYTES, SLOTS};
-use super::parts::{Numbers, NumbersMut, Parts};
+use super::parts::{Numbers, NumbersMut, Parts, Turn};
 use super::segment::{Segment, View};
 use super::waiting::{Patience, Waiter, publish};
 use starlings_core::{Fault, Result};
@@ -89,11 +89,36 @@ impl Circle {
         totals: &mut [NumbersMut<'_>],
         patience: &Patience<'_>,
     ) -> Result<()> {
+        self.sum_in_turns(contributions, totals, &[], patience)
+    }
+
+    /// As [`Circle::sum`], with the numbers of stretches of each contribution added in other orders than that of seats:
+    /// as a topology would have added them. All seats give the same.
+    ///
+    /// # Errors
+    /// As [`Circle::sum`].
+    ///
+    /// # Panics
+    /// As [`Circle::sum`], and if an order is not one of all seats.
+    pub fn sum_in_turns(
+        &mut self,
+        contributions: &[Numbers<'_>],
+        totals: &mut [NumbersMut<'_>],
+        turns: &[Vec<Turn>],
+        patience: &Patience<'_>,
+    ) -> Result<()> {
+        let seats = self.views.len();
+        let is_order = |turn: &Turn| {
+            let mut order = turn.order.clone();
+            order.sort_unstable();
+            order.into_iter().eq(0..seats)
+        };
+        assert!(turns.iter().flatten().all(is_order), "an order has every seat once");
         if self.is_broken {
             return Err(Fault::peer(None, "an earlier sum in shared memory failed"));
         }
         let Tuning { chunk_bytes, streamed_from, .. } = self.tuning;
-        let parts = Parts::cut(contributions, totals, chunk_bytes, streamed_from);
+        let parts = Parts::cut(contributions, totals, chunk_bytes, streamed_from).ordered(turns);
         if self.views.len() == 1 {
             (0..parts.chunks()).for_each(|chunk| {
                 parts.fold(

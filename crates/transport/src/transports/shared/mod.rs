@@ -21,7 +21,7 @@ mod waiting;
 pub use buffer::SharedBuffer;
 pub use circle::{Circle, Tuning};
 pub use layout::PORTS;
-pub use parts::{Numbers, NumbersMut};
+pub use parts::{Numbers, NumbersMut, Turn};
 pub use segment::{Identity, Offer, Segment, View};
 pub use waiting::Patience;
 

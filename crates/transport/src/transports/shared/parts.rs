@@ -62,6 +62,16 @@ struct Piece {
     at: usize,
 }
 
+/// In which order the seats' numbers of a stretch of a part are added. What follows the last stretch is added in the
+/// order of seats.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Turn {
+    /// The number of the part before which the stretch ends.
+    pub end: usize,
+    /// The seats' places in the circle, the first to be added first.
+    pub order: Vec<usize>,
+}
+
 /// One sum, cut into chunks. Borrows what it sums.
 #[derive(Debug)]
 pub(super) struct Parts<'a> {
@@ -76,6 +86,8 @@ pub(super) struct Parts<'a> {
     is_streamed: bool,
     /// Whether peers read the sums where they are written: then only copies go around the caches.
     is_resident: bool,
+    /// Stretches of each part that are not added in the order of seats.
+    turns: &'a [Vec<Turn>],
     borrowed: PhantomData<&'a mut [u8]>,
 }
 
@@ -148,6 +160,7 @@ impl<'a> Parts<'a> {
             shape,
             is_streamed,
             is_resident: false,
+            turns: &[],
             borrowed: PhantomData,
         }
     }
@@ -156,6 +169,18 @@ impl<'a> Parts<'a> {
     pub(super) fn resident(mut self) -> Parts<'a> {
         self.is_resident = true;
         self
+    }
+
+    /// The same sum, with numbers added in these orders.
+    pub(super) fn ordered(mut self, turns: &'a [Vec<Turn>]) -> Parts<'a> {
+        self.turns = turns;
+        self
+    }
+
+    /// The order of a stretch that begins with this number, and where it ends.
+    fn turn(&self, part: usize, number: usize) -> Option<&Turn> {
+        let turns = self.turns.get(part)?;
+        turns.get(turns.partition_point(|turn| turn.end <= number))
     }
 
     /// The byte of a single part at which a chunk begins.
@@ -178,7 +203,8 @@ impl<'a> Parts<'a> {
 
     /// Copies this seat's contribution to a slot.
     pub(super) fn post(&self, chunk: usize, bytes: Range<usize>, slot: *mut u8) {
-        self.each(chunk, bytes, |part, numbers, at| {
+        self.each(chunk, bytes, |index, numbers, at| {
+            let part = &self.parts[index];
             // SAFETY: `numbers` is within the part, and the same bytes within the slot.
             unsafe {
                 let source = part.source.add(numbers.start * part.kind.bytes());
@@ -193,7 +219,7 @@ impl<'a> Parts<'a> {
         });
     }
 
-    /// Folds contributions from left to right into the sums and, where `second` is a slot, into it as well. A null
+    /// Folds contributions in their order into the sums and, where `second` is a slot, into it as well. A null
     /// slot stands for this seat's own contribution.
     pub(super) fn fold(
         &self,
@@ -204,16 +230,25 @@ impl<'a> Parts<'a> {
     ) {
         let mut sources = vec![std::ptr::null(); slots.len()];
         let is_streamed = self.is_streamed && (slots.len() == 1 || !self.is_resident);
-        self.each(chunk, bytes, |part, numbers, at| {
-            let skip = numbers.start * part.kind.bytes();
-            // SAFETY: `numbers` is within the part, and the same bytes within each slot.
-            unsafe {
-                for (source, slot) in sources.iter_mut().zip(slots) {
-                    *source = if slot.is_null() { part.source.add(skip) } else { slot.add(at) };
+        self.each(chunk, bytes, |index, mut numbers, mut at| {
+            let part = &self.parts[index];
+            let size = part.kind.bytes();
+            while !numbers.is_empty() {
+                let turn = self.turn(index, numbers.start).filter(|_| slots.len() > 1);
+                let end = turn.map_or(numbers.end, |turn| turn.end.min(numbers.end));
+                let skip = numbers.start * size;
+                // SAFETY: `numbers` is within the part, and the same bytes within each slot; an order names slots.
+                unsafe {
+                    for (place, source) in sources.iter_mut().enumerate() {
+                        let slot = slots[turn.map_or(place, |turn| turn.order[place])];
+                        *source = if slot.is_null() { part.source.add(skip) } else { slot.add(at) };
+                    }
+                    let second = if second.is_null() { second } else { second.add(at) };
+                    let target = (part.target.add(skip), is_streamed);
+                    run(part.kind, &sources, target, second, end - numbers.start);
                 }
-                let second = if second.is_null() { second } else { second.add(at) };
-                let target = (part.target.add(skip), is_streamed);
-                run(part.kind, &sources, target, second, numbers.len());
+                at += (end - numbers.start) * size;
+                numbers.start = end;
             }
         });
     }
@@ -228,7 +263,7 @@ impl<'a> Parts<'a> {
         &self,
         chunk: usize,
         bytes: Range<usize>,
-        mut visit: impl FnMut(&Part, Range<usize>, usize),
+        mut visit: impl FnMut(usize, Range<usize>, usize),
     ) {
         let place = self.place(chunk);
         let first = place.checked_sub(1).map_or(0, |before| self.chunks[before].0);
@@ -239,7 +274,7 @@ impl<'a> Parts<'a> {
             let start = piece.at.max(bytes.start);
             if start < end {
                 let from = piece.from + (start - piece.at) / size;
-                visit(part, from..from + (end - start) / size, start);
+                visit(piece.part, from..from + (end - start) / size, start);
             }
         }
     }

@@ -16,8 +16,8 @@ use starlings_learn::Sink;
 use starlings_topology::{Topology, moves};
 use starlings_transport::{Header, Lane};
 use std::collections::{BTreeMap, BinaryHeap};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -269,7 +269,13 @@ impl Round {
         }
     }
 
-    fn begin(&mut self, bucket: u64, step: Step, update: Update, commands: &mut Vec<(u64, Command)>) {
+    fn begin(
+        &mut self,
+        bucket: u64,
+        step: Step,
+        update: Update,
+        commands: &mut Vec<(u64, Command)>,
+    ) {
         let (topology, me) = (self.route.topology.clone(), self.me);
         let world = self.route.group.len() as u32;
         let codec = self.route.codec.clone();

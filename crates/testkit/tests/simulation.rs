@@ -67,7 +67,8 @@ fn backup_workers_leave_the_slow_one_out_and_a_barrier_does_not() {
     assert_eq!(outcome.steps, [30; 4]);
     assert!(outcome.pushes[0] < 30, "it skips steps: {:?}", outcome.pushes);
     assert!(outcome.dropped.iter().sum::<u64>() > 0, "and some of what it pushes comes late");
-    let applied = |at: usize| outcome.applied[at].iter().map(|&(_, count)| count).collect::<Vec<_>>();
+    let applied =
+        |at: usize| outcome.applied[at].iter().map(|&(_, count)| count).collect::<Vec<_>>();
     assert!((0..4).all(|shard| applied(shard) == [3; 30]), "a step is what three have pushed");
     let spared = serving::Scenario { spare: 3, ..slow_first("backup-workers") }.run();
     assert!(spared.applied.iter().flatten().all(|&(_, count)| count == 1));

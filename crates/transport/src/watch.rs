@@ -30,7 +30,8 @@ impl Watch {
     }
 
     /// Waits until a link has something, `room` has room to send, somebody calls or the time is over; lists the
-    /// links that have something.
+    /// links that have something. True when somebody has called: a call is heard once, so whoever hears it must
+    /// look up.
     ///
     /// # Errors
     /// When the system cannot wait.
@@ -40,7 +41,7 @@ impl Watch {
         room: Option<&dyn Polled>,
         ready: &mut Vec<usize>,
         time: Duration,
-    ) -> Result<(), LinkError> {
+    ) -> Result<bool, LinkError> {
         ready.clear();
         let mut watched: Vec<PollFd<'_>> =
             links.map(|link| PollFd::from_borrowed_fd(link.descriptor(), PollFlags::IN)).collect();
@@ -50,15 +51,16 @@ impl Watch {
             watched.push(PollFd::from_borrowed_fd(link.descriptor(), PollFlags::OUT));
         }
         match poll(&mut watched, Some(&timespec(time))) {
-            Ok(0) | Err(Errno::INTR) => return Ok(()),
+            Ok(0) | Err(Errno::INTR) => return Ok(false),
             Ok(_) => {}
             Err(errno) => return Err(lost(io::Error::from(errno))),
         }
-        if !watched[count].revents().is_empty() {
+        let called = !watched[count].revents().is_empty();
+        if called {
             // Heard: the bell is silent again. Another thread may have been faster.
             let _ = rustix::io::read(&self.bell, &mut [0; 8]);
         }
         ready.extend((0..count).filter(|&at| !watched[at].revents().is_empty()));
-        Ok(())
+        Ok(called)
     }
 }

@@ -44,7 +44,10 @@ fn run(suite: &Suite<'_>) -> Result<Finding, String> {
             Err(why) => finding.skip(format!("{}: {why}", setting.0)),
         }
     }
-    let target = all[0].last() * 1.01;
+    // Half of the passes: whoever leaves contributions out, or lets seat 0 run ahead, needs more passes than others.
+    let points = &all[0].points;
+    let middle = points.get((points.len() / 2).saturating_sub(1)).ok_or("it had no pass")?;
+    let target = middle.1 * 1.01;
     let bsp = all.iter().find(|trial| trial.name == "bsp").and_then(|t| t.reached(target));
     let rows = all.iter().map(|trial| {
         let reached = trial.reached(target);
@@ -63,7 +66,7 @@ fn run(suite: &Suite<'_>) -> Result<Finding, String> {
         "Softmax regression on made data (`bench/jobs/straggler.toml`), three worker processes, the last of them stopped \
          again and again in all rows but the first, {:.0} ms for every 10 ms that it runs. Slowness is its time of computation \
          beside the mean of the others. Target: the mean loss of a pass of seat 0 is at most \
-         {target:.4}, 1.01 times that of the last pass where nobody is slow. One run each. Load of the machine at the \
+         {target:.4}, 1.01 times what it is in the middle of the run in which nobody is slow. One run each. Load of the machine at the \
          end: {}.",
         stop * 1e3,
         super::slow_links::load()

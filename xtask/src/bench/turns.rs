@@ -144,7 +144,7 @@ fn figures(lines: Vec<(f64, Value)>) -> Result<Figures, String> {
 }
 
 /// The middle; the mean of the two middles of an even number.
-fn median(mut values: Vec<f64>) -> f64 {
+pub(super) fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     let middle = values.len() / 2;
     if values.len() % 2 == 1 {

@@ -12,3 +12,4 @@ mod interruption;
 mod killed_worker;
 mod program;
 mod round_trips;
+mod transports;

@@ -68,8 +68,8 @@ impl Gossip {
         while let Some(arrival) = self.net.try_next(Lane::Exchange, any)? {
             let from = arrival.from;
             let own = weights(model);
-            let ([age, _, _], visitor) =
-                read(&arrival.payload, &own, &*self.options.codec).map_err(|malformed| {
+            let ([age, _, _], visitor) = read(&arrival.payload, &own, &*self.options.codec)
+                .map_err(|malformed| {
                     let host = self.net.host(from);
                     Fault::peer(Some(from), format!("{from} on {host} sent {}", malformed.0))
                 })?;

@@ -1,7 +1,9 @@
 //! Gossip learning ages its models and does not keep their mean; its cache is bounded, and becomes votes.
 
 use super::*;
-use crate::bridge::adder::{Adder, PATIENCE, Perch, assert_near, flock, form, model, perches, step};
+use crate::bridge::adder::{
+    Adder, PATIENCE, Perch, assert_near, flock, form, model, perches, step,
+};
 use crate::choices::raw;
 use starlings_topology::Form;
 

@@ -110,15 +110,12 @@ impl Mixed {
         let (seat, round) = (self.net.seat(), Step(self.round - 1));
         for &(peer, _) in shares.iter().filter(|(peer, _)| *peer != seat) {
             let wanted = |arrival: &Arrival| {
-                arrival.header.kind == KIND
-                    && arrival.from == peer
-                    && arrival.header.step == round
+                arrival.header.kind == KIND && arrival.from == peer && arrival.header.step == round
             };
             let host = self.net.host(peer).to_string();
-            let arrival = self
-                .net
-                .next(Lane::Exchange, wanted, by)
-                .map_err(|fault| fault.during(format!("waiting for the model of {peer} on {host}")))?;
+            let arrival = self.net.next(Lane::Exchange, wanted, by).map_err(|fault| {
+                fault.during(format!("waiting for the model of {peer} on {host}"))
+            })?;
             self.welcome(&arrival, own)?;
         }
         Ok(())

@@ -2,7 +2,9 @@
 //! where models are far apart.
 
 use super::*;
-use crate::bridge::adder::{Adder, PATIENCE, Perch, assert_near, blending, flock, form, model, perches, step};
+use crate::bridge::adder::{
+    Adder, PATIENCE, Perch, assert_near, blending, flock, form, model, perches, step,
+};
 use crate::choices::raw;
 use starlings_core::Rng;
 use starlings_topology::{Cost, Form};
@@ -49,7 +51,8 @@ fn mean(models: &[Vec<f64>]) -> Vec<f64> {
 /// The distance of all models from their mean.
 fn spread(models: &[Vec<f64>]) -> f64 {
     let mean = mean(models);
-    let squares = models.iter().flat_map(|model| model.iter().zip(&mean)).map(|(a, b)| (a - b) * (a - b));
+    let squares =
+        models.iter().flat_map(|model| model.iter().zip(&mean)).map(|(a, b)| (a - b) * (a - b));
     squares.sum::<f64>().sqrt()
 }
 
@@ -110,7 +113,10 @@ fn mixing_keeps_the_mean_and_shrinks_the_spread_no_slower_than_the_graph_says() 
             assert_near(&mean(models), &before, 1e-12);
             let (second, _) = second_singular(&matrix(&*graph, world, round as u64));
             let now = spread(models);
-            assert!(now <= second * last + 1e-12, "{name}: {now} after {last} in round {round}, {second}");
+            assert!(
+                now <= second * last + 1e-12,
+                "{name}: {now} after {last} in round {round}, {second}"
+            );
             last = now;
         }
         assert!(last < 0.7 * spread(&start), "{name} does mix");
@@ -127,7 +133,11 @@ fn the_rate_of_a_graph_is_its_second_singular_value() {
         let mut last = spread(&start);
         for models in rounds(name, &start, 4) {
             let now = spread(&models);
-            assert!((now / last - second).abs() < 1e-6, "{name}: {} instead of {second}", now / last);
+            assert!(
+                (now / last - second).abs() < 1e-6,
+                "{name}: {} instead of {second}",
+                now / last
+            );
             last = now;
         }
     }

@@ -130,7 +130,8 @@ impl Exchange for Owned {
             (needs, asks.after) = (&Needs::All, if warms { 0 } else { warm });
             asks.cut &= step.0 >= warm;
         }
-        let News { stop_at, cut_at, slowest } = client(&self.client).pull(step, needs, asks, model)?;
+        let News { stop_at, cut_at, slowest } =
+            client(&self.client).pull(step, needs, asks, model)?;
         let late = self.habits.skips && slowest > step.0 && slowest != u64::MAX;
         let reached = |at: Option<u64>| at.is_some_and(|at| at <= step.0);
         Ok(Agreed {

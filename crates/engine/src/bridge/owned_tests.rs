@@ -3,7 +3,9 @@
 
 use super::*;
 use crate::bridge::Grouped;
-use crate::bridge::adder::{Adder, PATIENCE, Perch, assert_near, flock, model, perches, run_all, step};
+use crate::bridge::adder::{
+    Adder, PATIENCE, Perch, assert_near, flock, model, perches, run_all, step,
+};
 use crate::choices::{Carriage, gate, raw};
 use crate::exchange::ownership::Ownership;
 use crate::exchange::served::{Office, Shard};
@@ -88,7 +90,9 @@ fn total(taken: &[Vec<u64>]) -> Vec<f64> {
 
 #[test]
 fn a_worker_with_a_cadence_pushes_and_fetches_at_its_periods_and_loses_nothing() {
-    for (fetch, push, steps, pushes, fetches) in [(1, 1, 6, 6, 6), (3, 2, 12, 6, 4), (5, 4, 11, 3, 3)] {
+    for (fetch, push, steps, pushes, fetches) in
+        [(1, 1, 6, 6, 6), (3, 2, 12, 6, 4), (5, 4, 11, 3, 3)]
+    {
         let seats = perches(2);
         let models = run_all(&seats, |perch| {
             let cadence = Cadence { fetch, push, warm: 0 };
@@ -160,8 +164,42 @@ fn a_cut_does_not_wait_for_steps_that_were_skipped() {
 }
 
 #[test]
+fn a_flock_that_is_told_to_stop_does_not_wait_until_it_is_warm() {
+    let stopped = flock(3, |perch| {
+        let cadence = Cadence { fetch: 5, push: 5, warm: 10 };
+        let mut owned = owned(&perch, gate("async", "").unwrap(), Some(cadence));
+        let (mut model, mut number) = (model(vec![0.0; LEN]), 0);
+        let agreed = loop {
+            let asks = Asks { stop: perch.seat() == 0 && number >= 2, ..Asks::default() };
+            let agreed = owned.open(Step(number), &Needs::All, asks, &mut model).unwrap();
+            if agreed.stop || number > 10 {
+                break agreed;
+            }
+            match agreed.skip_to {
+                Some(later) => number = later.0,
+                None => {
+                    owned.finish(step(number, change(0, number)), &mut model).unwrap();
+                    number += 1;
+                }
+            }
+        };
+        assert!(agreed.stop);
+        owned.cut(Step(number), &mut model).unwrap();
+        (number, model.f64("x").to_vec())
+    });
+    let steps: Vec<u64> = stopped.iter().map(|(number, _)| *number).collect();
+    assert_eq!(steps, [2, 10, 10]);
+    stopped.iter().for_each(|(_, model)| assert_near(model, &total(&[vec![0, 1]]), 1e-12));
+}
+
+#[test]
 fn under_every_gate_all_end_with_every_change() {
-    let gates = [("bsp", ""), ("async", ""), ("ssp", "bound = 2\npush = true"), ("ssp", "bound = 2\npush = false")];
+    let gates = [
+        ("bsp", ""),
+        ("async", ""),
+        ("ssp", "bound = 2\npush = true"),
+        ("ssp", "bound = 2\npush = false"),
+    ];
     for (name, parameters) in gates {
         let runs = flock(3, |perch| {
             let mut owned = owned(&perch, gate(name, parameters).unwrap(), None);
@@ -210,7 +248,8 @@ fn groups_around_owners_come_to_what_owners_come_to() {
             let group = vec![Seat(first), Seat(first + 1)];
             let client = serve(&perch, gate(name, parameters).unwrap(), vec![Seat(0), Seat(2)]);
             let client = (perch.seat() as u32 == first).then_some(client);
-            let mergers = [perch.exact_among(5, group.clone()), perch.exact_among(6, group), perch.exact(3)];
+            let mergers =
+                [perch.exact_among(5, group.clone()), perch.exact_among(6, group), perch.exact(3)];
             let mut grouped = Grouped::new(client, mergers, perch.net.clone());
             walk(&perch, &mut grouped, 6).1
         });
@@ -218,7 +257,8 @@ fn groups_around_owners_come_to_what_owners_come_to() {
             assert_near(model, &apart[0], 1e-12);
         }
         // Only the first of a group talks to owners: to three other seats, once a step.
-        let pushes: Vec<usize> = seats.iter().map(|perch| perch.sent(Lane::Request, PUSH)).collect();
+        let pushes: Vec<usize> =
+            seats.iter().map(|perch| perch.sent(Lane::Request, PUSH)).collect();
         assert_eq!(pushes, [18, 0, 18, 0], "{name}");
     }
 }

@@ -1,7 +1,9 @@
 //! Partial exchange: a step sends one part and no more, and after a cut every replica has every change.
 
 use super::*;
-use crate::bridge::adder::{Adder, PATIENCE, Perch, assert_near, flock, form, model, perches, step};
+use crate::bridge::adder::{
+    Adder, PATIENCE, Perch, assert_near, flock, form, model, perches, step,
+};
 use crate::choices::raw;
 use starlings_core::Rng;
 use starlings_topology::Form;

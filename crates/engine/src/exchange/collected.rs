@@ -296,9 +296,7 @@ fn nothing_like(update: &Update) -> Update {
     for block in &update.blocks {
         let body = match &block.body {
             Body::Dense(values) => Body::Dense(Values::zeros(values.kind(), values.len())),
-            Body::Rows(rows) => {
-                Body::Rows(Rows::none(rows.values.kind(), rows.total, rows.width))
-            }
+            Body::Rows(rows) => Body::Rows(Rows::none(rows.values.kind(), rows.total, rows.width)),
             Body::Factors(factors) => {
                 let len = factors.rows as usize * factors.width as usize;
                 Body::Dense(Values::F64(vec![0.0; len]))

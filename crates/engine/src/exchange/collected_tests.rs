@@ -9,11 +9,8 @@ use starlings_core::{Block, Factors, Rng};
 use std::sync::Arc;
 
 /// Codecs whose losses are kept: every contribution arrives in the end.
-const FEEDBACK: [(&str, &str); 3] = [
-    ("one-bit", "bucket = 16"),
-    ("top-k", "ratio = 0.1"),
-    ("threshold", "threshold = 0.5"),
-];
+const FEEDBACK: [(&str, &str); 3] =
+    [("one-bit", "bucket = 16"), ("top-k", "ratio = 0.1"), ("threshold", "threshold = 0.5")];
 
 /// All codecs that a packer carries.
 const CARRIED: [(&str, &str); 9] = [
@@ -144,7 +141,8 @@ fn spread(update: &Update, name: &str) -> Vec<f64> {
             let width = *width as usize;
             let mut all = vec![0.0; *total as usize * width];
             for (at, &row) in index.iter().enumerate() {
-                all[row as usize * width..][..width].copy_from_slice(&values[at * width..][..width]);
+                all[row as usize * width..][..width]
+                    .copy_from_slice(&values[at * width..][..width]);
             }
             all
         }
@@ -223,7 +221,8 @@ fn what_was_decoded_and_what_is_held_is_all_that_was_given() {
         for (world, everyone) in [(2, false), (4, false), (2, true), (4, true)] {
             let mut flock = Flock::new(world, everyone, &codec(name, parameters).unwrap(), 5);
             let blocks = [("matrix", 120), ("single", 7), ("table", 60)];
-            let mut differs: Vec<Vec<f64>> = blocks.iter().map(|(_, len)| vec![0.0; *len]).collect();
+            let mut differs: Vec<Vec<f64>> =
+                blocks.iter().map(|(_, len)| vec![0.0; *len]).collect();
             for count in 0..40 {
                 let given = contributions(5, world, count);
                 let sum = flock.sum(&given).swap_remove(0);
@@ -237,11 +236,15 @@ fn what_was_decoded_and_what_is_held_is_all_that_was_given() {
                 }
             }
             let losses = flock.losses();
-            let totals = losses.iter().any(|losses| losses.keys().any(|key| key.starts_with("totals/")));
+            let totals =
+                losses.iter().any(|losses| losses.keys().any(|key| key.starts_with("totals/")));
             assert_eq!(totals, !everyone, "owners alone lose something of totals");
             for ((block, len), differs) in blocks.iter().zip(differs) {
                 let held = held(&losses, block, *len);
-                assert!(held.iter().any(|value| value.abs() > 1e-3), "{name} holds nothing of {block}");
+                assert!(
+                    held.iter().any(|value| value.abs() > 1e-3),
+                    "{name} holds nothing of {block}"
+                );
                 // Single precision rounds while it adds.
                 let allowed = if *block == "single" { 1e-3 } else { 1e-6 };
                 for (at, (held, missing)) in held.iter().zip(differs).enumerate() {
@@ -302,12 +305,16 @@ fn factors_add_up_to_their_matrix() {
         let right = numbers(&mut rng, terms * 3);
         Update {
             blocks: vec![
-                Block { name: "product".into(), body: Body::Factors(Factors { rows: 4, width: 3, left, right }) },
+                Block {
+                    name: "product".into(),
+                    body: Body::Factors(Factors { rows: 4, width: 3, left, right }),
+                },
                 Block::counts("counts", vec![1]),
             ],
         }
     };
-    for (name, everyone) in [("factors", true), ("factors", false), ("auto", true), ("auto", false)] {
+    for (name, everyone) in [("factors", true), ("factors", false), ("auto", true), ("auto", false)]
+    {
         for world in [1, 2, 4] {
             let mut flock = Flock::new(world, everyone, &codec(name, "").unwrap(), 11);
             let given: Vec<Update> = (0..world).map(factors).collect();
@@ -317,7 +324,10 @@ fn factors_add_up_to_their_matrix() {
                 factors.add_to(&mut truth);
             }
             for sum in flock.sum(&given) {
-                assert_eq!((sum.f64("product"), sum.i64("counts")), (&truth[..], &[i64::from(world)][..]));
+                assert_eq!(
+                    (sum.f64("product"), sum.i64("counts")),
+                    (&truth[..], &[i64::from(world)][..])
+                );
             }
         }
     }
@@ -370,7 +380,11 @@ fn frames_that_nobody_waits_for_are_blamed_on_their_sender() {
             let mut flock = flock();
             let mut machine = flock.machine(0, contribution(13, 0, 0));
             let text = format!("{frames:?}");
-            assert_eq!(blamed(&mut machine, &mut flock.packers[0], frames), Some(Seat(culprit)), "{text}");
+            assert_eq!(
+                blamed(&mut machine, &mut flock.packers[0], frames),
+                Some(Seat(culprit)),
+                "{text}"
+            );
             assert!(blamed(&mut machine, &mut flock.packers[0], vec![]).is_none(), "it is over");
         }
     }
@@ -382,8 +396,11 @@ fn whoever_sent_broken_bytes_is_blamed_and_not_whoever_came_last() {
         let mut flock = Flock::new(4, everyone, &codec("raw", "").unwrap(), 13);
         let packet = packets(&mut flock, 0);
         let broken = &packet[2][..packet[2].len() - 1];
-        let frames =
-            vec![frame(2, 0, false, broken), frame(3, 0, false, &packet[3]), frame(1, 0, false, &packet[1])];
+        let frames = vec![
+            frame(2, 0, false, broken),
+            frame(3, 0, false, &packet[3]),
+            frame(1, 0, false, &packet[1]),
+        ];
         let mut machine = flock.machine(0, contribution(13, 0, 0));
         assert_eq!(blamed(&mut machine, &mut flock.packers[0], frames), Some(Seat(2)));
     }
@@ -402,7 +419,8 @@ fn any_bytes_give_a_sum_or_a_fault_and_never_a_panic() {
             let mut bytes = packets(&mut flock, 0).swap_remove(1);
             damage(&mut bytes, &mut rng);
             let mut machine = flock.machine(0, contribution(13, 0, 0));
-            let blamed = blamed(&mut machine, &mut flock.packers[0], vec![frame(1, chunk, total, &bytes)]);
+            let blamed =
+                blamed(&mut machine, &mut flock.packers[0], vec![frame(1, chunk, total, &bytes)]);
             assert!(blamed.is_none_or(|seat| seat == Seat(1)), "{name}, seed {seed}");
         }
     }

@@ -4,7 +4,7 @@
 use super::pick::pick;
 use super::served::{Office, Wanted, WantedRows};
 use starlings_consistency::{Blending, Late, Temper};
-use starlings_core::{Body, Block, Model, Rows, Seat, Tensor, Update};
+use starlings_core::{Block, Body, Model, Rows, Seat, Tensor, Update};
 use starlings_learn::Moment;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -105,8 +105,7 @@ impl Reads {
             let now = self.remembers.then(|| pick(tensor, rows.index.clone()));
             let read = now.as_ref().map(|now| self.as_read(reader, &block.name, now, tensor));
             let share = moment.rows.div_ceil(u64::from(world)).max(1);
-            let late =
-                Late { staleness, world, share, read: read.as_ref(), now: now.as_ref() };
+            let late = Late { staleness, world, share, read: read.as_ref(), now: now.as_ref() };
             temper.temper(rows, &late);
         }
         update

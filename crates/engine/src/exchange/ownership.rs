@@ -153,7 +153,10 @@ mod tests {
                 for seat in (0..world).map(Seat) {
                     let mine = owners.rows(name, seat);
                     assert_eq!(mine, owners.among(name, seat, &all));
-                    assert_eq!(mine, owners.owned(name, seat).into_iter().flatten().collect::<Vec<_>>());
+                    assert_eq!(
+                        mine,
+                        owners.owned(name, seat).into_iter().flatten().collect::<Vec<_>>()
+                    );
                     let owns: Vec<u32> =
                         all.iter().copied().filter(|&row| owners.owns(name, seat, row)).collect();
                     assert_eq!(mine, owns);
@@ -183,7 +186,11 @@ mod tests {
                 (0..4).map(|seat| owners.among("tall", Seat(seat), &some)).collect();
             for (seat, part) in parts.iter().enumerate() {
                 let owns = |row: &&u32| owners.owns("tall", Seat(seat as u32), **row);
-                assert_eq!(part, &some.iter().filter(owns).copied().collect::<Vec<_>>(), "seed {seed}");
+                assert_eq!(
+                    part,
+                    &some.iter().filter(owns).copied().collect::<Vec<_>>(),
+                    "seed {seed}"
+                );
             }
             let mut joined = parts.concat();
             joined.sort_unstable();
@@ -203,8 +210,12 @@ mod tests {
         let all = Rows { index: (0..5_003).collect(), values: Values::F64(values.clone()), ..rows };
         let dense = Block::dense("tall", values);
         let counts = Block::counts("flags", (0..17).collect());
-        let whole_counts =
-            Rows { total: 17, width: 1, index: (0..17).collect(), values: Values::I64((0..17).collect()) };
+        let whole_counts = Rows {
+            total: 17,
+            width: 1,
+            index: (0..17).collect(),
+            values: Values::I64((0..17).collect()),
+        };
         let sparse = Block::rows("tall", rows.clone());
         for (block, whole) in [(dense, all), (sparse, rows), (counts, whole_counts)] {
             let mut folded = Update {

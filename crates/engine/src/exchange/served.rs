@@ -252,7 +252,8 @@ impl Shard {
         let mut open = step.0.max(self.answered_max + 1);
         if self.office.gate.pushes() {
             // Workers start steps unasked, but none beyond this before it has heard of an advance, and of the plan.
-            open = open.max(self.slowest().saturating_add(self.office.gate.lead_max().unwrap_or(0) + 1));
+            open = open
+                .max(self.slowest().saturating_add(self.office.gate.lead_max().unwrap_or(0) + 1));
         }
         if asks.stop && self.stop_at.is_none() {
             self.stop_at = Some(open);

@@ -34,7 +34,10 @@ fn shard(name: &str, parameters: &str, pushers: u32) -> Shard {
 fn rows(index: &[u32], number: f64) -> Update {
     let values = Values::F64(vec![number; index.len()]);
     Update {
-        blocks: vec![Block::rows(TABLE, Rows { total: ROWS, width: 1, index: index.to_vec(), values })],
+        blocks: vec![Block::rows(
+            TABLE,
+            Rows { total: ROWS, width: 1, index: index.to_vec(), values },
+        )],
     }
 }
 
@@ -152,11 +155,14 @@ fn a_contribution_that_comes_after_the_quorum_is_dropped_and_counted_once() {
     on(&mut shard, push_part(1, 0, rows(&[0], 10.0), false));
     on(&mut shard, push(2, 0));
     assert_eq!((shard.model().f64(TABLE)[0], shard.dropped()), (101.0, 0));
-    on(&mut shard, push_part(1, 0, rows(&[1], 10.0), true));
+    on(&mut shard, push_part(1, 0, rows(&[1], 10.0), false));
+    on(&mut shard, push_part(1, 0, rows(&[2], 10.0), true));
     assert_eq!((&shard.model().f64(TABLE)[..2], shard.dropped()), (&[101.0, 0.0][..], 1));
     // Whoever is late hears where the flock is.
     let told = on(&mut shard, pull(1, 0));
-    let [Command::Answer { news: News { slowest: 1, .. }, .. }] = &told[..] else { panic!("{told:?}") };
+    let [Command::Answer { news: News { slowest: 1, .. }, .. }] = &told[..] else {
+        panic!("{told:?}")
+    };
 }
 
 #[test]
@@ -184,7 +190,10 @@ fn a_warm_start_waits_for_the_first_seat() {
     assert_eq!(answers(&mut shard, push(0, 1)), []);
     assert_eq!(answers(&mut shard, push(0, 2)), [(1, 3.0)]);
     // A flock that stops, or a first seat that is done, is as warm as it will be.
-    for end in [Event::Finished { from: Seat(0) }, pull_asking(0, 1, Asks { stop: true, ..Asks::default() })] {
+    for end in [
+        Event::Finished { from: Seat(0) },
+        pull_asking(0, 1, Asks { stop: true, ..Asks::default() }),
+    ] {
         let mut shard = self::shard("async", "", 2);
         assert_eq!(answers(&mut shard, pull_asking(1, 3, after)), []);
         assert!(answers(&mut shard, end).contains(&(1, 0.0)));

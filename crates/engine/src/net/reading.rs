@@ -52,6 +52,14 @@ struct Stream {
     is_over: bool,
 }
 
+/// What a look at the links showed.
+struct Seen {
+    /// A link has something.
+    is_ready: bool,
+    /// Somebody has called.
+    is_called: bool,
+}
+
 impl Assembly {
     pub(super) fn add(&mut self, from: Seat, frame: Frame) -> Completed {
         if frame.header.lane == Lane::Control && frame.header.kind == BYE {
@@ -90,7 +98,7 @@ impl Reading {
 
     /// Delivers what is here, without waiting. True if there was something.
     pub(super) fn sweep(&mut self, shared: &Shared) -> bool {
-        self.look(shared, None, Duration::ZERO) && self.take(shared)
+        self.look(shared, None, Duration::ZERO).is_ready && self.take(shared)
     }
 
     /// Delivers what comes: polls as long as that is worth it, then sleeps until something happens.
@@ -100,8 +108,13 @@ impl Reading {
         }
         let end = Deadline::after(self.polling);
         while self.polling >= POLLING_MIN && !end.passed() {
-            if self.sweep(shared) {
+            let Seen { is_ready, is_called } = self.look(shared, None, Duration::ZERO);
+            if is_ready && self.take(shared) {
                 self.polling = (self.polling * 2).min(POLLING_MAX);
+                return;
+            }
+            // A call is heard once: what it was about lies in a lane, and must be looked for there.
+            if is_called {
                 return;
             }
             std::thread::yield_now();
@@ -122,25 +135,25 @@ impl Reading {
             return;
         }
         let Some(left) = by.left() else { return };
-        if self.look(shared, room, left) {
+        if self.look(shared, room, left).is_ready {
             self.take(shared);
         }
     }
 
     /// Finds out which links have something.
-    fn look(&mut self, shared: &Shared, room: Option<&dyn Polled>, time: Duration) -> bool {
+    fn look(&mut self, shared: &Shared, room: Option<&dyn Polled>, time: Duration) -> Seen {
         // One link alone is asked directly.
         if time.is_zero() && self.streams.len() == 1 {
             self.streams[0].is_eager = true;
-            return true;
+            return Seen { is_ready: true, is_called: false };
         }
         let open = |stream: &&Stream| !stream.is_over && stream.held.is_none();
         let links = self.streams.iter().filter(open).map(Stream::polled);
         // Where the system cannot wait, links are asked one by one, and tell what is wrong with them.
-        if shared.watch.wait(links, room, &mut self.ready, time).is_err() {
+        let Ok(is_called) = shared.watch.wait(links, room, &mut self.ready, time) else {
             self.streams.iter_mut().for_each(|stream| stream.is_eager = true);
-            return true;
-        }
+            return Seen { is_ready: true, is_called: false };
+        };
         let mut open = self.streams.iter_mut().filter(|s| !s.is_over && s.held.is_none());
         let mut passed = 0;
         for &at in &self.ready {
@@ -149,7 +162,7 @@ impl Reading {
             }
             passed = at + 1;
         }
-        !self.ready.is_empty()
+        Seen { is_ready: !self.ready.is_empty(), is_called }
     }
 
     fn take_eager(&mut self, shared: &Shared) -> bool {

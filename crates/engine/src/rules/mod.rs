@@ -73,7 +73,8 @@ fn each_row(
             return Err(wrong());
         }
         let mut values = std::mem::take(model.f64_mut(&block.name));
-        let names: Vec<String> = state.iter().map(|word| format!("{}.{word}", block.name)).collect();
+        let names: Vec<String> =
+            state.iter().map(|word| format!("{}.{word}", block.name)).collect();
         let mut beside: Vec<Vec<f64>> =
             names.iter().map(|name| std::mem::take(model.f64_mut(name))).collect();
         let mut finite = true;
@@ -89,7 +90,9 @@ fn each_row(
         }
         if !finite {
             let what = format!("the numbers of table '{}' are no longer finite", block.name);
-            return Err(Fault::caller(what).hint("push finite numbers, or choose a smaller learning_rate"));
+            return Err(
+                Fault::caller(what).hint("push finite numbers, or choose a smaller learning_rate")
+            );
         }
     }
     Ok(())
@@ -127,7 +130,9 @@ mod tests {
 
     fn push(row: u32, numbers: [f64; 2]) -> Update {
         let values = Values::F64(numbers.to_vec());
-        Update { blocks: vec![Block::rows("t", Rows { total: 3, width: 2, index: vec![row], values })] }
+        Update {
+            blocks: vec![Block::rows("t", Rows { total: 3, width: 2, index: vec![row], values })],
+        }
     }
 
     /// The second row after pushes to it.
@@ -192,8 +197,8 @@ mod tests {
 
     #[test]
     fn a_push_of_another_shape_is_refused_and_changes_nothing() {
-        let rows = |total, width, index: Vec<u32>, values| {
-            Update { blocks: vec![Block::rows("t", Rows { total, width, index, values })] }
+        let rows = |total, width, index: Vec<u32>, values| Update {
+            blocks: vec![Block::rows("t", Rows { total, width, index, values })],
         };
         let numbers = |len| Values::F64(vec![1.0; len]);
         let mut other = push(0, [1.0, 1.0]);

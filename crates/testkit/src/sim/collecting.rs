@@ -60,7 +60,7 @@ impl Scenario {
         let mut rng = Rng::named(seed, "collecting scenario", &[]);
         let codec = CODECS[rng.below(CODECS.len() as u64) as usize];
         let world = 1 + rng.below(7) as u32;
-        let numbers = [1, 5, 300, 20_000][rng.below(4) as usize];
+        let numbers = [1, 5, 300, 3_000][rng.below(4) as usize];
         let crashes = match rng.below(3) {
             0 => Vec::new(),
             _ => {

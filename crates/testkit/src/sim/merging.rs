@@ -3,8 +3,8 @@
 
 use super::network::{Happening, Network, Weather};
 use starlings_core::{Block, Body, Kind, Rng, Rows, Seat, Update, Values};
-use starlings_engine::exchange::scheduled::{Command, Event, Scheduled};
 use starlings_engine::choices::{raw, summing};
+use starlings_engine::exchange::scheduled::{Command, Event, Scheduled};
 use starlings_topology::{Pattern, TOPOLOGIES, moves};
 
 /// What crosses the virtual network.

@@ -112,10 +112,13 @@ struct Worker {
     pushes: u64,
 }
 
+/// What a shard has applied: steps, and how many contributions at once.
+type Notes = Arc<Mutex<Vec<(u64, i64)>>>;
+
 /// A learner's rule that notes what it applies.
 struct Noting {
     rule: Learned,
-    notes: Arc<Mutex<Vec<(u64, i64)>>>,
+    notes: Notes,
 }
 
 impl Rule for Noting {
@@ -196,8 +199,7 @@ impl Scenario {
             lead_max: 0,
             pulls: 0,
         };
-        let notes: Vec<Arc<Mutex<Vec<(u64, i64)>>>> =
-            (0..self.world).map(|_| Arc::default()).collect();
+        let notes: Vec<Notes> = (0..self.world).map(|_| Arc::default()).collect();
         let mut shards: Vec<Shard> =
             notes.iter().zip(0..).map(|(notes, seat)| run.shard(Seat(seat), notes)).collect();
         for seat in (0..self.world).map(Seat) {
@@ -221,9 +223,7 @@ impl Scenario {
             let owned = run.owners.rows(TABLE, Seat(seat as u32));
             owned.into_iter().map(|row| all[row as usize]).collect()
         };
-        let noted = |notes: &Arc<Mutex<Vec<(u64, i64)>>>| {
-            notes.lock().expect("nobody panics while noting").clone()
-        };
+        let noted = |notes: &Notes| notes.lock().expect("nobody panics while noting").clone();
         Outcome {
             steps: run.workers.iter().map(|worker| worker.step).collect(),
             over: run.workers.iter().map(|worker| worker.phase == Phase::Over).collect(),
@@ -246,8 +246,11 @@ impl Scenario {
         let entry =
             Entry::find("consistency", CONSISTENCIES, self.gate).expect("the catalogue has it");
         let mut given = toml::Table::new();
-        let known: [(&str, toml::Value); 3] =
-            [("bound", self.bound.into()), ("push", self.push.into()), ("spare", self.spare.into())];
+        let known: [(&str, toml::Value); 3] = [
+            ("bound", self.bound.into()),
+            ("push", self.push.into()),
+            ("spare", self.spare.into()),
+        ];
         for (name, value) in known {
             if entry.params.iter().any(|param| param.name == name) {
                 given.insert(name.to_string(), value);
@@ -265,7 +268,7 @@ impl Scenario {
 }
 
 impl Run<'_> {
-    fn shard(&self, seat: Seat, notes: &Arc<Mutex<Vec<(u64, i64)>>>) -> Shard {
+    fn shard(&self, seat: Seat, notes: &Notes) -> Shard {
         let (rule, notes) = (Learned(Arc::new(TALLY)), notes.clone());
         let office = Office {
             rule: Arc::new(Noting { rule, notes }),
@@ -322,7 +325,8 @@ impl Run<'_> {
         let (asks, silent) = (self.asks(seat), self.silent(seat));
         self.workers[seat.index()].phase = Phase::Opening;
         for owner in self.seats() {
-            let asked = std::mem::replace(&mut self.workers[seat.index()].asked[owner.index()], true);
+            let asked =
+                std::mem::replace(&mut self.workers[seat.index()].asked[owner.index()], true);
             if !(silent && asked) {
                 self.pull(seat, owner, asks, Vec::new());
             }
@@ -538,9 +542,10 @@ pub fn check(seed: u64) {
     if lead_max == Some(0) {
         let shards = outcome.applied.iter().zip(&outcome.tables);
         for (applied, _) in shards.filter(|(_, table)| !table.is_empty()) {
-            let in_turn = applied.iter().zip(0..).all(|(&(step, count), at)| {
-                step == at && (quorum..=world).contains(&count)
-            });
+            let in_turn = applied
+                .iter()
+                .zip(0..)
+                .all(|(&(step, count), at)| step == at && (quorum..=world).contains(&count));
             assert!(in_turn, "seed {seed}: a barrier applied {applied:?}");
         }
     }

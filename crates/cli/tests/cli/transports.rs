@@ -1,0 +1,61 @@
+//! How bytes travel is nobody's business but the transport's: shared memory, sockets and queues give the same bits.
+
+use crate::program::{example, starlings};
+use tempfile::tempdir;
+
+fn digest(sets: &[&str]) -> String {
+    let folder = tempdir().unwrap();
+    let job = example("digits");
+    let mut arguments = vec!["train", job.as_str(), "--json", "--set", "learner.solver=sgd"];
+    arguments.extend(["--set", "train.epochs=2"]);
+    arguments.extend(sets);
+    let report = starlings(folder.path(), &arguments).report();
+    report["digest"].as_str().unwrap().to_string()
+}
+
+#[test]
+fn shared_memory_sockets_and_threads_give_the_same_bits() {
+    for workers in ["2", "3", "4"] {
+        for topology in ["cluster.topology=ring", "cluster.topology=hierarchical"] {
+            let with = |more: &[&str]| {
+                digest(&[&["--workers", workers, "--set", topology], more].concat())
+            };
+            let threads = with(&[]);
+            assert_eq!(threads, with(&["--launcher", "processes"]), "{workers} {topology}");
+            let tcp = ["--launcher", "processes", "--set", "cluster.transport=tcp"];
+            assert_eq!(threads, with(&tcp), "{workers} {topology}");
+        }
+    }
+}
+
+#[test]
+fn a_transport_that_cannot_be_had_is_refused_in_words() {
+    let folder = tempdir().unwrap();
+    let job = example("digits");
+    let ended = starlings(
+        folder.path(),
+        &["train", &job, "--set", "cluster.transport=shared", "--workers", "2"],
+    );
+    ended.failed(4, &["share the memory", "leave out"]);
+    let ended = starlings(folder.path(), &["train", &job, "--set", "cluster.transport=pigeon"]);
+    ended.failed(2, &["pigeon", "tcp"]);
+}
+
+#[test]
+fn a_trace_shows_every_workers_lanes() {
+    let folder = tempdir().unwrap();
+    let job = example("digits");
+    let trace = folder.path().join("trace.json");
+    let path = trace.display().to_string();
+    let arguments = ["train", &job, "--set", "learner.max_iterations=3", "--trace", &path];
+    let more = ["--launcher", "processes", "--workers", "2", "--json"];
+    starlings(folder.path(), &[&arguments[..], &more].concat()).report();
+    let text = std::fs::read_to_string(trace).unwrap();
+    let trace: serde_json::Value = serde_json::from_str(&text).unwrap();
+    for rank in [0, 1] {
+        let spans = trace["traceEvents"].as_array().unwrap().iter().filter(|event| {
+            event["ph"] == "X" && event["pid"] == rank && event["name"] == "computation"
+        });
+        assert!(spans.count() > 3, "rank {rank}");
+    }
+}

@@ -61,7 +61,9 @@ impl Ability {
             Ability::Stages => "a plan that cuts the model into stages",
             Ability::StagedModel => "a learner whose model can be cut into stages",
             Ability::WholeModel => "a plan that gives every worker the whole model",
-            Ability::Contributions => "a topology that carries contributions whole to who folds them",
+            Ability::Contributions => {
+                "a topology that carries contributions whole to who folds them"
+            }
             Ability::LocalSteps => "a learner that can take steps on its own rows alone",
             Ability::Mixing => "neighbours that mix their models",
             Ability::Anytime => "a topology in which nobody has to wait",

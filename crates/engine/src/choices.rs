@@ -104,9 +104,12 @@ impl Choices {
         let by_time =
             job.checkpoint.as_ref().is_some_and(|spec| matches!(spec.every, Every::Time(_)));
         if by_time && !together {
-            return Err(Fault::caller("workers that never meet cannot agree on a time for a checkpoint")
-                .hint("set [checkpoint] every to a number of steps"));
+            return Err(Fault::caller(
+                "workers that never meet cannot agree on a time for a checkpoint",
+            )
+            .hint("set [checkpoint] every to a number of steps"));
         }
+        check_warm_up(job, &blend)?;
         if job.deal == Deal::Speed && !(whole && gate.lead_max() == Some(0)) {
             return Err(Fault::caller("deal = \"speed\" needs workers that finish a step together, each with the whole model")
                 .hint("choose consistency 'bsp' and plan 'data-parallel'; without a barrier fast workers run ahead anyway"));
@@ -130,6 +133,19 @@ impl Choices {
             carriage: scheme.into(),
             served,
         })
+    }
+}
+
+/// While one replica warms the model up, the others are not there for a checkpoint.
+fn check_warm_up(job: &Job, blend: &Blending) -> Result<()> {
+    let (Blending::Cadence(cadence), Some(spec)) = (blend, &job.checkpoint) else { return Ok(()) };
+    match spec.every {
+        Every::Steps(steps) if steps < cadence.warm => Err(Fault::caller(format!(
+            "a checkpoint every {steps} steps falls into the warm-up of {}",
+            cadence.warm
+        ))
+        .hint("set [checkpoint] every to at least the warm-up, or to a time")),
+        _ => Ok(()),
     }
 }
 

@@ -57,7 +57,8 @@ impl Default for Combinations {
 
 impl Combinations {
     fn verdict(&self, at: Places) -> Result<()> {
-        let chosen: Vec<Card> = (0..5).map(|family| self.cards[family][at[family]].clone()).collect();
+        let chosen: Vec<Card> =
+            (0..5).map(|family| self.cards[family][at[family]].clone()).collect();
         compat::check(&chosen, &self.all)
     }
 
@@ -150,7 +151,9 @@ impl Combinations {
     #[must_use]
     pub fn tables(&self) -> String {
         let mut text = String::new();
-        for (first, second) in [(2, 3), (2, 4), (3, 4), (0, 2), (0, 3), (0, 4), (1, 0), (1, 2), (1, 3), (1, 4)] {
+        for (first, second) in
+            [(2, 3), (2, 4), (3, 4), (0, 2), (0, 3), (0, 4), (1, 0), (1, 2), (1, 3), (1, 4)]
+        {
             text += &self.table(first, second);
         }
         text

@@ -301,7 +301,8 @@ impl Desk {
             metrics: grade.metrics,
             cpu_seconds: sums[2],
             lead_max: self.ledger.lead_max.load(Ordering::Relaxed),
-            dropped: sums[3] as u64,
+            // Every owner counts for itself: the mean over owners is that of whole contributions.
+            dropped: (sums[3] / world as f64).round() as u64,
             paces: sums[4..].chunks_exact(3).enumerate().map(pace_of).collect(),
         };
         let model = (self.net.seat() == Seat(0)).then(|| std::mem::take(&mut self.model));

@@ -16,8 +16,7 @@ use starlings_cluster::protocol::{FromClient, Message};
 use starlings_codec::Shapes;
 use starlings_consistency::Gate;
 use starlings_core::{
-    Block, Body, Deadline, Epoch, Fault, Model, Result, Rows, Seat, Step, Update,
-    Values,
+    Block, Body, Deadline, Epoch, Fault, Model, Result, Rows, Seat, Step, Update, Values,
 };
 use starlings_data::{shard_rows, shard_start};
 use starlings_topology::{Shuffle, Topology};
@@ -88,8 +87,7 @@ impl Flock {
     /// A refused ticket, a coordinator that is not there, or not enough members in time.
     pub fn join(options: &FlockOptions) -> Result<Flock> {
         let member = Member::join(&options.join)?;
-        let (net, topology, patience) =
-            (&member.net, options.topology.clone(), options.patience);
+        let (net, topology, patience) = (&member.net, options.topology.clone(), options.patience);
         let exact = MergeOptions::exact(2, net, topology, patience);
         let carriage = options.carriage.clone();
         let shapes = Arc::new(options.shapes.clone());

@@ -183,7 +183,11 @@ impl Job {
             topology: named(&cluster, "topology", "ring")?,
             consistency: named(&cluster, "consistency", "bsp")?,
             codec: named(&cluster, "codec", "raw")?,
-            fold: one_of(&cluster, "fold", &[("plain", Fold::Plain), ("reproducible", Fold::Reproducible)])?,
+            fold: one_of(
+                &cluster,
+                "fold",
+                &[("plain", Fold::Plain), ("reproducible", Fold::Reproducible)],
+            )?,
             deal: one_of(&cluster, "deal", &[("even", Deal::Even), ("speed", Deal::Speed)])?,
             transport: transport(&cluster)?,
             trace: flag(&cluster, "trace")?,

@@ -8,7 +8,9 @@ use crate::net::Net;
 use starlings_cluster::checkpoint::{Complete, Store};
 use starlings_cluster::manifest::{Fingerprint, Manifest, PartInfo};
 use starlings_cluster::tensors::{read_model, write_model};
-use starlings_core::{Deadline, Epoch, Event, Fault, Model, Result, Role, Seat, Shard, Step, Tensor};
+use starlings_core::{
+    Deadline, Epoch, Event, Fault, Model, Result, Role, Seat, Shard, Step, Tensor,
+};
 use starlings_learn::{Memory, Place};
 use starlings_transport::{Header, Lane};
 use std::collections::BTreeMap;
@@ -59,9 +61,8 @@ impl Resumed {
             let seat = part.name.strip_prefix(LOSSES).and_then(|rest| rest.split('.').next());
             if let Some(Ok(seat)) = seat.map(str::parse::<u32>) {
                 let tensors = read_model(&complete.read(&part.name)?)?;
-                let named = tensors.iter().map(|(name, tensor)| {
-                    (name.to_string(), tensor.values.clone())
-                });
+                let named =
+                    tensors.iter().map(|(name, tensor)| (name.to_string(), tensor.values.clone()));
                 losses.insert(seat, named.collect());
             }
         }

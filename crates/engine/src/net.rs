@@ -5,9 +5,9 @@
 
 mod reading;
 
-use reading::{Reading, read_all};
 use crate::neighbours::Neighbours;
 use crate::shared_sum::SharedSum;
+use reading::{Reading, read_all};
 use starlings_core::{Deadline, Fault, Result, Seat, Step};
 use starlings_transport::{Header, Lane, Link, LinkError, Watch};
 use std::collections::{BTreeMap, VecDeque};

@@ -114,9 +114,8 @@ impl Redeal {
             self.net.send(to, header, &bytes, by)?;
         }
         while coming > 0 {
-            let mine = |arrival: &Arrival| {
-                arrival.header.kind == MOVING && arrival.header.step == step
-            };
+            let mine =
+                |arrival: &Arrival| arrival.header.kind == MOVING && arrival.header.step == step;
             let arrival = self.net.next(Lane::Control, mine, by)?;
             let broken = || {
                 let from = arrival.from;

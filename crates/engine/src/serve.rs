@@ -9,9 +9,7 @@ use crate::net::{Arrival, Net};
 use serde::{Deserialize, Serialize};
 use starlings_codec::{Codec, Compressor, Residuals};
 use starlings_consistency::Gate;
-use starlings_core::{
-    Block, Body, Deadline, Fault, Model, Result, Rng, Role, Seat, Step, Update,
-};
+use starlings_core::{Block, Body, Deadline, Fault, Model, Result, Rng, Role, Seat, Step, Update};
 use starlings_learn::{Moment, Needs};
 use starlings_transport::{Header, Lane};
 use std::collections::{BTreeMap, BTreeSet};
@@ -239,8 +237,7 @@ impl Client {
             if owner != self.net.seat() {
                 self.bytes_raw += parts.iter().map(|block| block.bytes() as u64).sum::<u64>();
             }
-            let meta =
-                PushMeta { pass: moment.pass, seed: moment.seed, rows: moment.rows, last };
+            let meta = PushMeta { pass: moment.pass, seed: moment.seed, rows: moment.rows, last };
             let key = [moment.step.0, u64::from(self.net.seat().0), u64::from(owner.0)];
             let mut noise = Rng::named(self.seed, "push", &key);
             let mut pen = match &self.service.push {

@@ -8,9 +8,7 @@ use crate::net::Net;
 use crate::rules::Rule;
 use crate::serve::{self, Client, Service};
 use starlings_consistency::{Blending, Gate};
-use starlings_core::{
-    Block, Fault, Kind, Model, Result, Role, Rows, Seat, Step, Tensor, Update,
-};
+use starlings_core::{Block, Fault, Kind, Model, Result, Role, Rows, Seat, Step, Tensor, Update};
 use starlings_learn::{Moment, Needs};
 use std::collections::BTreeMap;
 use std::sync::Arc;

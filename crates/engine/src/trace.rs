@@ -41,7 +41,8 @@ impl Tracer {
     #[must_use]
     pub fn take(&self) -> Vec<Span> {
         let Some(spans) = &self.0 else { return Vec::new() };
-        let mut spans = spans.lock().map(|mut spans| std::mem::take(&mut *spans)).unwrap_or_default();
+        let mut spans =
+            spans.lock().map(|mut spans| std::mem::take(&mut *spans)).unwrap_or_default();
         spans.sort_by_key(|span| span.from);
         spans
     }

@@ -18,8 +18,9 @@ pub fn run(mut desk: Desk) -> Result<Finished> {
     desk.start()?;
     let (moments, place, stop) = (desk.moments, desk.place, desk.stop.clone());
     let (factors, by_shard) = (desk.wants_factors, desk.by_shard);
-    let Desk { learner, exchange, dealer, model, memory, wires, walk, clock, keeper, redeal, .. } =
-        &mut desk;
+    let Desk {
+        learner, exchange, dealer, model, memory, wires, walk, clock, keeper, redeal, ..
+    } = &mut desk;
     let mut outbox = Outbox::new();
     outbox.want_factors(factors);
     while let Some(step) = walk.next_step() {

@@ -64,10 +64,8 @@ impl Progress {
                 self.steps = step.0;
                 self.objective = objective.or(self.objective);
             }
-            Event::Fault(_)
-            | Event::Checkpoint { .. }
-            | Event::Trace { .. }
-            | Event::Report(_) => {}
+            Event::Fault(_) | Event::Checkpoint { .. } | Event::Trace { .. } | Event::Report(_) => {
+            }
         }
     }
 

@@ -76,7 +76,8 @@ fn softmax_regression_learns_under_every_consistency() {
         let report = of(name, "ring");
         assert!(report.evaluation["accuracy"] > 0.9, "{name}: {:?}", report.evaluation);
     }
-    let served = ["ssp", "async", "backup-workers", "staleness-aware", "delay-compensated", "downpour"];
+    let served =
+        ["ssp", "async", "backup-workers", "staleness-aware", "delay-compensated", "downpour"];
     for name in served {
         let report = of(name, "star");
         assert!(report.evaluation["accuracy"] > 0.85, "{name}: {:?}", report.evaluation);
@@ -124,8 +125,7 @@ fn factorisation_learns_with_lossy_codecs_and_counts_its_ratings_exactly() {
     let raw = run(RATINGS, &["cluster.topology=star"]);
     for codec in ["int8", "one-bit", "top-k"] {
         for topology in ["star", "mesh"] {
-            let sets =
-                [format!("cluster.codec={codec}"), format!("cluster.topology={topology}")];
+            let sets = [format!("cluster.codec={codec}"), format!("cluster.topology={topology}")];
             let report = run(RATINGS, &sets.each_ref().map(String::as_str));
             let (a, b) = (raw.metrics["rmse"], report.metrics["rmse"]);
             assert!(b < 1.25 * a, "{codec} on {topology}: rmse {b} where raw has {a}");
@@ -189,9 +189,8 @@ workers = 1
 #[test]
 fn approximate_without_a_threshold_is_bulk_synchronous_and_with_one_sends_less() {
     let bulk = run(SOFTMAX, &[]);
-    let approximate = |significance: &str| {
-        run(SOFTMAX, &["cluster.consistency.name=approximate", significance])
-    };
+    let approximate =
+        |significance: &str| run(SOFTMAX, &["cluster.consistency.name=approximate", significance]);
     let exact = approximate("cluster.consistency.significance=0");
     assert!((exact.objective - bulk.objective).abs() < 1e-6 * bulk.objective);
     let (some, most) = (
@@ -212,11 +211,8 @@ fn dynamic_averaging_is_silent_where_nothing_moves() {
 
 #[test]
 fn gossip_predicts_by_the_votes_of_the_models_it_remembers() {
-    let sets = [
-        "cluster.topology.name=gossip",
-        "cluster.topology.cache=4",
-        "cluster.consistency=async",
-    ];
+    let sets =
+        ["cluster.topology.name=gossip", "cluster.topology.cache=4", "cluster.consistency=async"];
     let trained = train(job(SOFTMAX, &sets), TrainOptions::default()).unwrap();
     let remembered = trained
         .predictor

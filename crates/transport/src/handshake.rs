@@ -291,9 +291,9 @@ mod tests {
     #[test]
     fn a_refusal_names_both_versions() {
         let answer =
-            Answer { verdict: Verdict::OtherVersion, protocol: 2, version: "9.9".to_string() };
+            Answer { verdict: Verdict::OtherVersion, protocol: 9, version: "9.9".to_string() };
         let fault = answer.refusal(&hello()).unwrap().to_string();
-        assert!(fault.contains("protocol 2 (version 9.9), this is protocol 1 (version"), "{fault}");
+        assert!(fault.contains("protocol 9 (version 9.9), this is protocol 2 (version"), "{fault}");
         assert!(fault.contains("same version on all hosts"), "{fault}");
     }
 }

@@ -136,7 +136,7 @@ fn callers_are_refused_with_the_reason() {
         (Hello { token: Token::from_bytes([8; 32]), ..hello() }, "refused the token"),
         (Hello { job: JobId(78), ..hello() }, "another job"),
         (Hello { epoch: Epoch(4), ..hello() }, "epoch 4 has ended"),
-        (Hello { version: PROTOCOL_VERSION + 1, ..hello() }, "this is protocol 2"),
+        (Hello { version: PROTOCOL_VERSION + 1, ..hello() }, "this is protocol 3"),
         (Hello { version: 0, ..hello() }, "this is protocol 0"),
     ];
     for (bad, reason) in cases {
@@ -228,7 +228,7 @@ fn a_slow_caller_is_dropped_at_the_deadline_and_holds_up_nobody() {
     let latest = Deadline::after_ms(150 + 300);
     assert_still_works(&listener, &Security::Plain);
     // One byte whenever 5 ms have passed without an answer: always alive, never done.
-    for byte in b"STARLING\x01\x00\x00".iter().chain(std::iter::repeat(&0)) {
+    for byte in b"STARLING\x02\x00\x00".iter().chain(std::iter::repeat(&0)) {
         if slow.write_all(&[*byte]).is_err() {
             break;
         }

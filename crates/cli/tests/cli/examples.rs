@@ -25,13 +25,21 @@ fn no_example_is_forgotten_here() {
     names.retain(|name| name.ends_with(".toml"));
     names.sort();
     let tested = [
+        "averaging.toml",
         "boosted-stumps.toml",
         "digits.toml",
+        "gossip.toml",
+        "grouped.toml",
         "k-means.toml",
+        "local-steps.toml",
         "parameter-server.toml",
         "pipelined-perceptron.toml",
+        "pushed-rows.toml",
         "ratings.toml",
+        "reproducible.toml",
+        "sparse-mesh.toml",
         "topics.toml",
+        "unequal-workers.toml",
     ];
     assert_eq!(names, tested);
 }
@@ -76,4 +84,54 @@ fn a_parameter_server_learns_digits_within_its_bound() {
     assert!(report["evaluation"]["accuracy"].as_f64().unwrap() > 0.9, "{report}");
     // A worker may be `bound` steps ahead and working on the one after.
     assert!(report["lead_max"].as_u64().unwrap() <= 4, "{report}");
+}
+
+fn accuracy(report: &serde_json::Value) -> f64 {
+    report["evaluation"]["accuracy"].as_f64().unwrap()
+}
+
+#[test]
+fn ways_without_a_sum_learn_digits() {
+    for name in ["averaging", "gossip"] {
+        assert!(accuracy(&runs(name, &[])) > 0.9, "{name}");
+    }
+}
+
+#[test]
+fn groups_around_owners_learn_digits() {
+    assert!(accuracy(&runs("grouped", &[])) > 0.9);
+}
+
+#[test]
+fn top_k_on_a_mesh_sends_a_tenth() {
+    let (sparse, raw) = (runs("sparse-mesh", &[]), runs("sparse-mesh", &["cluster.codec=raw"]));
+    let bytes = |report: &serde_json::Value| report["bytes_sent"].as_u64().unwrap();
+    assert!(accuracy(&sparse) > 0.9 && bytes(&sparse) * 8 < bytes(&raw), "{sparse}");
+}
+
+#[test]
+fn local_steps_send_an_eighth_at_most() {
+    let (local, bulk) =
+        (runs("local-steps", &[]), runs("local-steps", &["cluster.consistency=bsp"]));
+    let bytes = |report: &serde_json::Value| report["bytes_sent"].as_u64().unwrap();
+    assert!(accuracy(&local) > 0.9 && bytes(&local) * 8 < bytes(&bulk), "{local}");
+}
+
+#[test]
+fn pushed_rows_explain_ratings_within_the_bound() {
+    let report = runs("pushed-rows", &[]);
+    assert!(report["lead_max"].as_u64().unwrap() <= 4, "{report}");
+}
+
+#[test]
+fn the_reproducible_fold_gives_the_same_bits_on_any_flock() {
+    let digest = |smaller: &[&str]| runs("reproducible", smaller)["digest"].clone();
+    let three = digest(&[]);
+    assert_eq!(three, digest(&["cluster.workers=2"]));
+    assert_eq!(three, digest(&["cluster.topology=tree"]));
+}
+
+#[test]
+fn shards_dealt_by_speed_find_the_clouds() {
+    assert!(runs("unequal-workers", &[])["metrics"]["inertia"].as_f64().unwrap() > 0.0);
 }

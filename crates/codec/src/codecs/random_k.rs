@@ -22,7 +22,7 @@ pub(super) const ENTRY: Entry<BuildCodec> = Entry {
         Param {
             name: "ratio",
             kind: ParamKind::Float { min: 1e-6, max: 1.0 },
-            default: Some("0.01"),
+            default: Some("0.1"),
             help: "which share of a block travels, one number at least",
         },
         Param {

@@ -17,7 +17,7 @@ pub(super) const ENTRY: Entry<BuildCodec> = Entry {
     params: &[Param {
         name: "threshold",
         kind: ParamKind::Float { min: 1e-30, max: 1e30 },
-        default: Some("0.001"),
+        default: Some("1.0"),
         help: "numbers up to this size wait, and all others are sent as this size: about that of a typical large number",
     }],
     gives: &[Ability::OneWay],

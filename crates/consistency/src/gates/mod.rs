@@ -37,7 +37,9 @@ pub(crate) const BOUND: Param = Param {
 /// The gate that [`GATE`] and [`BOUND`] say.
 pub(crate) fn chosen(params: &Params) -> Box<dyn Gate> {
     match params.text("gate") {
-        "ssp" => Box::new(Stale { bound_steps: params.size("bound") as u64, push: true }),
+        // Rows that come unasked may reach a worker after its contribution was made: an owner that weighs
+        // how late a contribution is must know what was read.
+        "ssp" => Box::new(Stale { bound_steps: params.size("bound") as u64, push: false }),
         _ => Box::new(Asynchronous),
     }
 }

@@ -9,8 +9,8 @@ use super::{Blended, Exchange, Gossip, Grouped, Mixed, Owned, PartialExchange, R
 use crate::choices::{Carriage, Choices, Layout, raw, summing};
 use crate::courier::{Courier, Route};
 use crate::exchange::ownership::Ownership;
-use crate::exchange::served::{Office, Shard};
 use crate::exchange::reproducible::Peaks;
+use crate::exchange::served::{Office, Shard};
 use crate::job::{Fold, Job};
 use crate::merge::{MergeOptions, Merger};
 use crate::net::Net;
@@ -68,11 +68,8 @@ impl Plans<'_> {
         let (choices, net) = (self.choices, self.net);
         let learner = choices.learner.clone();
         let patience = self.job.patience;
-        let alone = |exchange: Box<dyn Exchange>| Built {
-            exchange,
-            server: None,
-            ledger: Arc::default(),
-        };
+        let alone =
+            |exchange: Box<dyn Exchange>| Built { exchange, server: None, ledger: Arc::default() };
         let codec = self.elementwise();
         Ok(match &choices.layout {
             Layout::Groups(size) if choices.served => return self.grouped(*size),
@@ -115,9 +112,10 @@ impl Plans<'_> {
 
     /// The matrices of the model: blocks that carry their names may be compressed.
     fn shapes(&self) -> Shapes {
-        let floats = self.model.iter().filter(|(_, tensor)| {
-            tensor.role == Role::Weight && tensor.values.kind() != Kind::I64
-        });
+        let floats = self
+            .model
+            .iter()
+            .filter(|(_, tensor)| tensor.role == Role::Weight && tensor.values.kind() != Kind::I64);
         floats.map(|(name, tensor)| (name.to_string(), (tensor.rows(), tensor.width()))).collect()
     }
 
@@ -158,8 +156,7 @@ impl Plans<'_> {
         let world = (!everyone).then(|| self.exact_among(2, self.everyone()));
         let reproducible = self.job.fold == Fold::Reproducible;
         let peaks = reproducible.then(|| self.peaks()).transpose()?;
-        let mergers =
-            Mergers { group: self.merger(1, group), world, exact: self.exact(), peaks };
+        let mergers = Mergers { group: self.merger(1, group), world, exact: self.exact(), peaks };
         let courier = if reproducible { None } else { self.courier()? };
         let learner = self.choices.learner.clone();
         Ok(Replicated::new(learner, mergers, courier, self.job.patience))
@@ -189,8 +186,7 @@ impl Plans<'_> {
         if world < 2 || !several || !played || shared {
             return Ok(None);
         }
-        let (net, patience, tracer) =
-            (self.net.clone(), self.job.patience, self.tracer.clone());
+        let (net, patience, tracer) = (self.net.clone(), self.job.patience, self.tracer.clone());
         Courier::start(Route { net, group, topology, codec, patience, tracer }).map(Some)
     }
 
@@ -200,7 +196,11 @@ impl Plans<'_> {
         Service { push: self.choices.carriage.clone(), pull: raw(), owners, gate, patience }
     }
 
-    fn serve(&self, service: &Service, pushers: Vec<Seat>) -> Result<(JoinHandle<()>, Arc<Ledger>)> {
+    fn serve(
+        &self,
+        service: &Service,
+        pushers: Vec<Seat>,
+    ) -> Result<(JoinHandle<()>, Arc<Ledger>)> {
         let office = Office {
             rule: Arc::new(Learned(self.choices.learner.clone())),
             gate: self.choices.gate.clone(),
@@ -225,8 +225,8 @@ impl Plans<'_> {
         };
         // Where owners send rows by themselves, or are asked seldom, a worker sees its own steps at once.
         let local = self.choices.learner.gives().contains(&Ability::LocalSteps);
-        let echo = (local && (gate.pushes() || cadence.is_some()))
-            .then(|| self.choices.learner.clone());
+        let echo =
+            (local && (gate.pushes() || cadence.is_some())).then(|| self.choices.learner.clone());
         let world = self.net.world();
         let habits =
             Habits { echo, cadence, seat: self.net.seat(), skips: gate.quorum(world) < world };
@@ -242,14 +242,10 @@ impl Plans<'_> {
         let service = self.service();
         let firsts = (0..world).step_by(size as usize).map(Seat).collect();
         let (thread, ledger) = self.serve(&service, firsts)?;
-        let client =
-            (seat == first).then(|| Client::new(self.net.clone(), service, self.job.seed));
+        let client = (seat == first).then(|| Client::new(self.net.clone(), service, self.job.seed));
         // What leaves the group is encoded by the codec; inside, contributions are summed as they are.
-        let mergers = [
-            self.exact_among(5, group.clone()),
-            self.exact_among(6, group),
-            self.exact(),
-        ];
+        let mergers =
+            [self.exact_among(5, group.clone()), self.exact_among(6, group), self.exact()];
         let grouped = Grouped::new(client, mergers, self.net.clone());
         Ok(Built { exchange: Box::new(grouped), server: Some(thread), ledger })
     }

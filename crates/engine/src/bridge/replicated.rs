@@ -3,8 +3,8 @@
 
 use super::{Agreed, Exchange, HandedIn, agreed, asks_block, sum};
 use crate::courier::{Courier, Sent};
-use crate::exchange::reproducible::{exponents, quantised, restored};
 use crate::exchange::packet::Losses;
+use crate::exchange::reproducible::{exponents, quantised, restored};
 use crate::exchange::served::Asks;
 use crate::merge::Merger;
 use starlings_core::{Deadline, Fault, FoldError, Model, Result, Step, Update};
@@ -76,7 +76,8 @@ impl Replicated {
         let Some((merger, shards)) = &mut self.peaks else { unreachable!("asked for by the job") };
         let updates: Vec<Update> = std::iter::once(first).chain(others).collect();
         let peaks = merger.merge(exponents(&updates))?;
-        let differs = |error: FoldError| Fault::caller(format!("shards emit other blocks: {error}"));
+        let differs =
+            |error: FoldError| Fault::caller(format!("shards emit other blocks: {error}"));
         let mut whole = quantised(&updates, &peaks, *shards).map_err(differs)?;
         whole.blocks.push(asks_block(self.asks));
         let mut sum = self.group.merge(whole)?;

@@ -162,10 +162,7 @@ fn read_rows(head: &BlockHead, bytes: &[u8], glasses: Glasses<'_>) -> Result<Row
         return Err("more numbers than the bytes can hold");
     }
     let mut values = Values::zeros(head.kind, len);
-    glasses
-        .codec
-        .decode(bytes, &mut values, 0..len, Put::Put)
-        .map_err(|malformed| malformed.0)?;
+    glasses.codec.decode(bytes, &mut values, 0..len, Put::Put).map_err(|malformed| malformed.0)?;
     Ok(Rows { index, values, ..like })
 }
 
@@ -208,8 +205,7 @@ mod tests {
     #[test]
     fn rows_come_back_and_lies_about_their_number_take_no_memory() {
         let (codec, owners) = (crate::choices::raw(), owners());
-        let glasses =
-            Glasses { codec: &*codec, compressor: None, owners: &owners, owner: Seat(0) };
+        let glasses = Glasses { codec: &*codec, compressor: None, owners: &owners, owner: Seat(0) };
         let (meta, update) =
             read::<u64>(&message(9, 1, Which::Consecutive(3, 4)), glasses).unwrap();
         let Body::Rows(rows) = &update.blocks[0].body else { panic!("servers speak of rows only") };
@@ -238,8 +234,7 @@ mod tests {
         let rows = Rows { total: 9, width: 1, index, values };
         let blocks = [Block::rows("table", rows)];
         let bytes = write(1u8, &blocks, &mut Pen::Codec(&*codec), (&owners, Seat(1)));
-        let glasses =
-            Glasses { codec: &*codec, compressor: None, owners: &owners, owner: Seat(1) };
+        let glasses = Glasses { codec: &*codec, compressor: None, owners: &owners, owner: Seat(1) };
         assert_eq!(read::<u8>(&bytes, glasses).unwrap().1.blocks, blocks);
     }
 }

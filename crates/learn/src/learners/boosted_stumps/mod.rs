@@ -21,8 +21,7 @@ use starlings_data::{Batch, LabelNeed, Slice};
 use std::collections::BTreeMap;
 
 const GIVES: &[Ability] = &[];
-const NEEDS: &[Ability] =
-    &[Ability::Sum, Ability::Barrier, Ability::Lossless, Ability::WholeModel];
+const NEEDS: &[Ability] = &[Ability::Sum, Ability::Barrier, Ability::Lossless, Ability::WholeModel];
 
 /// The entry of the catalogue.
 pub(super) const ENTRY: Entry<BuildLearner> = Entry {

@@ -34,8 +34,7 @@ pub(super) const ENTRY: Entry<BuildLearner> = Entry {
 };
 
 const GIVES: &[Ability] = &[];
-const NEEDS: &[Ability] =
-    &[Ability::Sum, Ability::Barrier, Ability::Lossless, Ability::WholeModel];
+const NEEDS: &[Ability] = &[Ability::Sum, Ability::Barrier, Ability::Lossless, Ability::WholeModel];
 
 /// Numbers of centres are kept in f32 by the kernel: exact below 2²⁴.
 const K_MAX: i64 = (1 << 24) - 1;

@@ -1,6 +1,7 @@
 //! One machine's own figures: how long a sum over the flock takes.
 
-use crate::choices::summing;
+use crate::choices::{Carriage, summing};
+use crate::exchange::reproducible::{Peaks, exponents, quantised, restored};
 use crate::launch::flock::call;
 use crate::launch::processes::with_children;
 use crate::launch::threads::nets;
@@ -34,6 +35,21 @@ pub struct AllReduce {
     /// Whether the numbers live in shared memory before and after: then nothing is copied into it.
     #[serde(default)]
     pub is_resident: bool,
+    /// Whether f64 are summed, by the reproducible fold: the same bits for any number of workers.
+    #[serde(default)]
+    pub fold: Width,
+}
+
+/// What is summed, and how.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub enum Width {
+    /// f32.
+    #[default]
+    Single,
+    /// f64.
+    Double,
+    /// f64 by the reproducible fold.
+    Reproducible,
 }
 
 /// How long it took.
@@ -140,6 +156,10 @@ impl AllReduce {
             shared => shared,
         };
         let mut merger = Merger::new(net.clone(), options).through(shared);
+        if self.fold != Width::Single {
+            let seconds = self.run_double(net, &mut merger)?;
+            return Ok(Measured { seconds, transport: transport.unwrap_or_default() });
+        }
         let (count, mine, expected) = self.numbers(net);
         let mut seconds = Vec::new();
         let mut update = update(vec![mine; count]);
@@ -155,6 +175,38 @@ impl AllReduce {
             values.fill(mine);
         }
         Ok(Measured { seconds, transport: transport.unwrap_or_default() })
+    }
+
+    /// Sums of f64, plain or by the reproducible fold, which agrees on exponents first.
+    fn run_double(&self, net: &Arc<Net>, merger: &mut Merger) -> Result<Vec<f64>> {
+        let tree = MergeOptions::exact(7, net, summing("tree", "")?, PATIENCE);
+        let carriage = Carriage::Numbers(Arc::new(Peaks));
+        let mut peaks = Merger::new(net.clone(), MergeOptions { carriage, ..tree });
+        let (world, mine) = (net.world(), f64::from(net.seat().0 + 1));
+        let expected = f64::from(world) * (f64::from(world) + 1.0) / 2.0;
+        let count = (self.bytes / 8).max(1) as usize;
+        let mut seconds = Vec::new();
+        for round in 0..self.repeats + WARM_UP {
+            let update = Update { blocks: vec![Block::dense("sum", vec![mine; count])] };
+            merger.merge(self::update(vec![0.0]))?;
+            let begun = now();
+            let sum = if self.fold == Width::Double {
+                merger.merge(update)?
+            } else {
+                let updates = [update];
+                let agreed = peaks.merge(exponents(&updates))?;
+                let whole = quantised(&updates, &agreed, world)
+                    .map_err(|error| Fault::machine(error.to_string()))?;
+                restored(merger.merge(whole)?, &agreed, &updates[0], world)
+            };
+            if round >= WARM_UP {
+                seconds.push(begun.elapsed().as_secs_f64());
+            }
+            if sum.f64("sum")[count - 1] != expected {
+                return Err(Fault::peer(None, "a wrong sum"));
+            }
+        }
+        Ok(seconds)
     }
 
     /// How many numbers, what this seat contributes of each, and their sum.

@@ -41,7 +41,7 @@ pub use starlings_data::{
     Column, ColumnKind, ColumnRef, DataSpec, Encoding, LabelNeed, Schema, Source, Survey, Target,
     survey,
 };
-pub use starlings_engine::bench::{AllReduce, Timing};
+pub use starlings_engine::bench::{AllReduce, Timing, Width};
 pub use starlings_engine::choices::{Carriage, Choices, codec, gate, rule, summing};
 pub use starlings_engine::clock::Observer;
 pub use starlings_engine::flock::{Flock, FlockHost, FlockOptions};

@@ -1,5 +1,6 @@
-//! All-reduce over TCP between processes of this machine: the sum that data-parallel training waits for. Peers: torch's
-//! gloo, which blocks as we do, and Open MPI, which polls, over TCP and over shared memory.
+//! All-reduce between processes of this machine, over TCP and through shared memory: the sum that data-parallel
+//! training waits for. Peers: torch's gloo, which blocks, and Open MPI, which polls, over TCP and over shared memory.
+//! And what the reproducible fold costs beside a plain sum of the same numbers.
 
 use super::row::Outcome;
 use super::turns::{self, Contender};
@@ -27,17 +28,22 @@ const SIZES: &[Size] = &[
 pub(super) fn run(suite: &Suite<'_>, outcome: &mut Outcome) {
     for workers in [2, 4] {
         for size in SIZES.iter().filter(|size| size.is_quick || !suite.is_quick) {
-            let case = format!("all-reduce, tcp, {workers} processes, {}", size.name);
-            if !suite.wants(&case) {
-                continue;
+            for (transport, like) in [("tcp", "tcp"), ("shared", "shared memory")] {
+                let case = format!("all-reduce, {transport}, {workers} processes, {}", size.name);
+                let way = format!("--transport {transport}");
+                let mut contenders = vec![ours(suite, workers, size, &way)];
+                contenders.extend(rivals(suite, workers, size, like));
+                compare(suite, outcome, &case, size, &contenders);
             }
-            eprintln!("{case}");
-            let mut contenders = vec![ours(suite, workers, size)];
-            contenders.extend(rivals(suite, workers, size));
-            let rounds = if suite.is_quick { 2 } else { size.rounds };
-            let measured = turns::take(&contenders, rounds);
-            outcome.enter(&case, &measured[..1], &measured[1..]);
         }
+    }
+    for size in SIZES.iter().filter(|size| size.is_quick || !suite.is_quick) {
+        let case = format!("reproducible fold against plain f64, 2 processes, {}", size.name);
+        let way = |numbers: &str| format!("--transport tcp --numbers {numbers}");
+        let mut plain = ours(suite, 2, size, &way("f64"));
+        plain.name = "plain sum of f64".to_string();
+        let contenders = [ours(suite, 2, size, &way("reproducible")), plain];
+        compare(suite, outcome, &case, size, &contenders);
     }
     if suite.python.is_none() {
         outcome.skip(
@@ -49,9 +55,25 @@ pub(super) fn run(suite: &Suite<'_>, outcome: &mut Outcome) {
     }
 }
 
-fn ours(suite: &Suite<'_>, workers: u32, size: &Size) -> Contender {
+fn compare(
+    suite: &Suite<'_>,
+    outcome: &mut Outcome,
+    case: &str,
+    size: &Size,
+    contenders: &[Contender],
+) {
+    if !suite.wants(case) {
+        return;
+    }
+    eprintln!("{case}");
+    let rounds = if suite.is_quick { 2 } else { size.rounds };
+    let measured = turns::take(contenders, rounds);
+    outcome.enter(case, &measured[..1], &measured[1..]);
+}
+
+fn ours(suite: &Suite<'_>, workers: u32, size: &Size, way: &str) -> Contender {
     let line = format!(
-        "bench all-reduce --workers {workers} --bytes {} --launcher processes --json",
+        "bench all-reduce --workers {workers} --bytes {} --launcher processes {way} --json",
         size.bytes
     );
     Contender {
@@ -63,7 +85,7 @@ fn ours(suite: &Suite<'_>, workers: u32, size: &Size) -> Contender {
     }
 }
 
-fn rivals(suite: &Suite<'_>, workers: u32, size: &Size) -> Vec<Contender> {
+fn rivals(suite: &Suite<'_>, workers: u32, size: &Size, like: &str) -> Vec<Contender> {
     let Some(python) = &suite.python else { return Vec::new() };
     let figures = [size.bytes.to_string(), size.repeats.to_string()];
     let mut gloo: Vec<OsString> =
@@ -81,7 +103,10 @@ fn rivals(suite: &Suite<'_>, workers: u32, size: &Size) -> Vec<Contender> {
         for (name, ways) in [
             ("Open MPI, tcp", "--mca pml ob1 --mca btl tcp,self --mca btl_tcp_if_include lo"),
             ("Open MPI, shared memory", "--mca pml ob1 --mca btl vader,self"),
-        ] {
+        ]
+        .into_iter()
+        .filter(|(name, _)| name.ends_with(like))
+        {
             // More ranks than cores starve each other unless they yield while they poll.
             let line = format!(
                 "-n {workers} --oversubscribe --bind-to none --mca mpi_yield_when_idle 1 {ways}"

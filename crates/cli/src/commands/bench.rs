@@ -4,7 +4,7 @@ use crate::output::{say, say_json};
 use clap::{Args, Subcommand};
 use serde_json::json;
 use starlings::observe::figures;
-use starlings::{AllReduce, Fault, Result, Timing};
+use starlings::{AllReduce, Fault, Result, Timing, Width};
 
 /// Measure this machine
 #[derive(Args)]
@@ -43,6 +43,9 @@ struct Sums {
     /// Keep the numbers in shared memory before and after, so that they are not copied into it
     #[arg(long)]
     resident: bool,
+    /// What is summed: f32, f64, or f64 by the reproducible fold
+    #[arg(long, default_value = "f32", value_parser = ["f32", "f64", "reproducible"])]
+    numbers: String,
     /// How many sums to time [default: 2000 for 4KB and less, fewer for more, at least 5]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
     repeats: Option<u32>,
@@ -64,6 +67,11 @@ pub(super) fn run(arguments: Arguments) -> Result<()> {
         topology: sums.topology,
         transport: sums.transport,
         is_resident: sums.resident,
+        fold: match sums.numbers.as_str() {
+            "f64" => Width::Double,
+            "reproducible" => Width::Reproducible,
+            _ => Width::Single,
+        },
     };
     let timing = spec.measure(&sums.launcher, Some(&std::env::current_exe()?))?;
     match sums.json {

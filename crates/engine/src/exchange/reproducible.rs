@@ -4,9 +4,9 @@
 //! (Demmel and Nguyen, 2015, bin floating-point sums for the same end; with a grid agreed beforehand one bin is enough).
 //!
 //! First the largest exponent of each bucket of numbers is agreed on (a maximum, also the same in every order).
-//! With V shards numbers of a bucket are multiples of 2^(e + ⌈log₂ V⌉ − 62): sums cannot overflow 63 bits, and what
-//! is lost of a number is less than 2^(⌈log₂ V⌉ − 62) of the bucket's largest, below what f64 itself
-//! would lose of the sum. On the wire a number has 8 bytes, as an f64 has.
+//! Numbers of a bucket are multiples of 2^(e − b), with b = 51 bits, or fewer where more than 2,048 shards would overflow
+//! 62 together: what is lost of a number is at most 2^−52 of the bucket's largest, about what f64 itself
+//! loses of a sum. On the wire a number has 8 bytes, as an f64 has.
 
 use starlings_codec::{Codec, Into as Put, Law, Malformed};
 use starlings_core::{Block, Body, FoldError, Kind, Rows, Update, Values};
@@ -48,18 +48,18 @@ pub fn exponents(updates: &[Update]) -> Update {
 }
 
 fn raise(largest: &mut [i64], values: &Values) {
-    let each = |largest: &mut [i64], bucket: usize, exponent: i64| {
-        largest[bucket] = largest[bucket].max(exponent);
-    };
     match values {
-        Values::F64(values) => values
-            .chunks(BUCKET)
-            .enumerate()
-            .for_each(|(at, bucket)| each(largest, at, largest_exponent(bucket))),
-        Values::F32(values) => values.chunks(BUCKET).enumerate().for_each(|(at, bucket)| {
-            let wide: Vec<f64> = bucket.iter().map(|&value| f64::from(value)).collect();
-            each(largest, at, largest_exponent(&wide));
-        }),
+        Values::F64(values) => {
+            for (largest, bucket) in largest.iter_mut().zip(values.chunks(BUCKET)) {
+                *largest = (*largest).max(largest_exponent(bucket));
+            }
+        }
+        Values::F32(values) => {
+            for (largest, bucket) in largest.iter_mut().zip(values.chunks(BUCKET)) {
+                let wide: Vec<f64> = bucket.iter().map(|&value| f64::from(value)).collect();
+                *largest = (*largest).max(largest_exponent(&wide));
+            }
+        }
         Values::I64(_) => {}
     }
 }
@@ -72,8 +72,17 @@ fn exponent_of(values: &Values) -> i64 {
 
 /// The smallest e with |x| < 2^e for all of them.
 fn largest_exponent(values: &[f64]) -> i64 {
-    let largest = values.iter().fold(0.0f64, |largest, value| largest.max(value.abs()));
-    let finite = values.iter().all(|value| value.is_finite());
+    // Comparisons and sums that the compiler makes vectors of; NaN and infinity spoil the sum of zeros.
+    let (mut largest, mut zeros) = ([0.0f64; 4], [0.0f64; 4]);
+    for four in values.chunks(4) {
+        for (lane, &value) in four.iter().enumerate() {
+            let size = value.abs();
+            largest[lane] = if size > largest[lane] { size } else { largest[lane] };
+            zeros[lane] += value * 0.0;
+        }
+    }
+    let finite = zeros.iter().all(|zero| *zero == 0.0);
+    let largest = largest.into_iter().fold(0.0, f64::max);
     match (finite, largest) {
         (false, _) => BROKEN,
         (true, 0.0) => NOTHING,
@@ -117,25 +126,56 @@ fn counts(block: &Block) -> &[i64] {
     }
 }
 
-/// How far a number of a bucket is shifted up: x · 2^shift is below 2^62 / shards.
+/// How far a number of a bucket is shifted up: x · 2^shift is below 2^51, and the sum of all shards' below 2^62.
 fn shift(peak: i64, shards: u32) -> i64 {
-    62 - i64::from(u32::BITS - (shards.max(1) - 1).leading_zeros()) - peak
+    let shards_log = i64::from(u32::BITS - (shards.max(1) - 1).leading_zeros());
+    (62 - shards_log).min(51) - peak
 }
 
+/// Added to a number below 2^51 it leaves the nearest whole number, ties to even, in the last bits.
+const ROUNDER: f64 = 6_755_399_441_055_744.0; // 1.5 · 2^52
+
 fn to_grid(values: &Values, peaks: &[i64], bucket: usize, shards: u32) -> Values {
-    let one = |at: usize, value: f64| match peaks.get(at / bucket).copied() {
-        None | Some(NOTHING | BROKEN) => 0,
-        Some(peak) => scaled(value, shift(peak, shards)).round_ties_even() as i64,
+    let whole = |into: &mut Vec<i64>, from: &mut dyn Iterator<Item = f64>, peak: Option<i64>| {
+        let Some(peak) = peak.filter(|peak| !matches!(*peak, NOTHING | BROKEN)) else {
+            return into.extend(from.map(|_| 0));
+        };
+        into.extend(from.map(|value| rounded(scaled(value, shift(peak, shards)))));
     };
+    let bucket = bucket.min(values.len().max(1));
+    let mut into = Vec::with_capacity(values.len());
     match values {
-        Values::I64(values) => Values::I64(values.clone()),
+        Values::I64(values) => return Values::I64(values.clone()),
         Values::F64(values) => {
-            Values::I64(values.iter().enumerate().map(|(at, &value)| one(at, value)).collect())
+            for (at, numbers) in values.chunks(bucket).enumerate() {
+                let peak = peaks.get(at).copied();
+                let usual = peak.filter(|peak| !matches!(*peak, NOTHING | BROKEN));
+                match usual.and_then(|peak| scale(shift(peak, shards))) {
+                    // The common case, which the compiler makes vectors of.
+                    Some(scale) => {
+                        into.extend(numbers.iter().map(|&value| rounded(value * scale)));
+                    }
+                    None => whole(&mut into, &mut numbers.iter().copied(), peak),
+                }
+            }
         }
-        Values::F32(values) => Values::I64(
-            values.iter().enumerate().map(|(at, &value)| one(at, f64::from(value))).collect(),
-        ),
+        Values::F32(values) => {
+            for (at, numbers) in values.chunks(bucket).enumerate() {
+                let mut wide = numbers.iter().map(|&value| f64::from(value));
+                whole(&mut into, &mut wide, peaks.get(at).copied());
+            }
+        }
     }
+    Values::I64(into)
+}
+
+fn rounded(value: f64) -> i64 {
+    (value + ROUNDER).to_bits() as i64 - ROUNDER.to_bits() as i64
+}
+
+/// 2^shift, where one number holds it.
+fn scale(shift: i64) -> Option<f64> {
+    (-1000..=1000).contains(&shift).then(|| f64::from_bits(((shift + 1023) as u64) << 52))
 }
 
 /// x · 2^shift, in two steps where one factor would leave the range.
@@ -168,15 +208,27 @@ pub fn restored(sum: Update, peaks: &Update, like: &Update, shards: u32) -> Upda
 
 fn from_grid(values: Values, kind: Kind, (peaks, bucket): (&[i64], usize), shards: u32) -> Values {
     let Values::I64(values) = values else { return values };
-    let one = |(at, &value): (usize, &i64)| match peaks.get(at / bucket).copied() {
-        None | Some(NOTHING) => 0.0,
-        Some(BROKEN) => f64::NAN,
-        Some(peak) => scaled(value as f64, -shift(peak, shards)),
-    };
+    if kind == Kind::I64 {
+        return Values::I64(values);
+    }
+    let bucket = bucket.min(values.len().max(1));
+    let mut into: Vec<f64> = Vec::with_capacity(values.len());
+    for (at, numbers) in values.chunks(bucket).enumerate() {
+        match peaks.get(at).copied() {
+            None | Some(NOTHING) => into.extend(numbers.iter().map(|_| 0.0)),
+            Some(BROKEN) => into.extend(numbers.iter().map(|_| f64::NAN)),
+            Some(peak) => match scale(-shift(peak, shards)) {
+                Some(scale) => into.extend(numbers.iter().map(|&value| value as f64 * scale)),
+                None => {
+                    let shift = -shift(peak, shards);
+                    into.extend(numbers.iter().map(|&value| scaled(value as f64, shift)));
+                }
+            },
+        }
+    }
     match kind {
-        Kind::I64 => Values::I64(values),
-        Kind::F64 => Values::F64(values.iter().enumerate().map(one).collect()),
-        Kind::F32 => Values::F32(values.iter().enumerate().map(|pair| one(pair) as f32).collect()),
+        Kind::F32 => Values::F32(into.into_iter().map(|value| value as f32).collect()),
+        _ => Values::F64(into),
     }
 }
 
@@ -289,7 +341,7 @@ mod tests {
                 .fold(0.0f64, |largest, value| largest.max(value.abs()));
             for (offset, sum) in sums.iter().enumerate() {
                 let plain: f64 = held.iter().map(|update| update.f64("a")[at + offset]).sum();
-                assert!((sum - plain).abs() <= largest * 2f64.powi(-50), "{sum:e} {plain:e}");
+                assert!((sum - plain).abs() <= largest * 2f64.powi(-48), "{sum:e} {plain:e}");
             }
         }
         assert_eq!(sum.i64("d"), [15, 6]);

@@ -141,7 +141,7 @@ fn places(name: &str, now: u64) -> Vec<usize> {
 
 #[test]
 fn random_k_draws_the_same_places_on_all_seats_and_others_in_each_step() {
-    // Twenty of 2,000, whatever the seats hold: the sum of two seats has no more.
+    // Two hundred of 2,000, whatever the seats hold: the sum of two seats has no more.
     assert_eq!(places("random-k", 0).len(), 200);
     assert_ne!(places("random-k", 0), places("random-k", 1));
     assert_eq!(places("random-k", 3), places("random-k", 3));

@@ -22,6 +22,9 @@ const MOVING: u8 = 12;
 /// A new deal must shorten the step by this share, or nothing moves.
 const GAIN: f64 = 0.1;
 
+/// Shards move at most this often: every move reads rows anew, and speeds that keep changing are noise.
+const MOVES_MAX: u32 = 3;
+
 /// Reads the rows of some shards.
 pub type Loader = Box<dyn Fn(&[Shard]) -> Result<Holding> + Send>;
 
@@ -35,6 +38,7 @@ pub struct Redeal {
     patience: Duration,
     seconds: f64,
     rows: u64,
+    moves_left: u32,
 }
 
 impl Redeal {
@@ -46,7 +50,8 @@ impl Redeal {
         holders: Vec<Seat>,
         (appetite, patience): (Appetite, Duration),
     ) -> Redeal {
-        Redeal { loader, net, holders, appetite, patience, seconds: 0.0, rows: 0 }
+        let (seconds, rows, moves_left) = (0.0, 0, MOVES_MAX);
+        Redeal { loader, net, holders, appetite, patience, seconds, rows, moves_left }
     }
 
     /// This worker has computed a contribution from so many rows.
@@ -60,7 +65,7 @@ impl Redeal {
         let done = walk.steps();
         match self.appetite {
             Appetite::Passes => done.is_power_of_two(),
-            Appetite::Batches => done >= 8 && (done.is_power_of_two() || walk.pass_complete()),
+            Appetite::Batches => done >= 16 && done.is_power_of_two(),
         }
     }
 
@@ -75,7 +80,7 @@ impl Redeal {
         memory: &mut Memory,
         exchange: &mut dyn Exchange,
     ) -> Result<()> {
-        if !self.due(walk) {
+        if self.moves_left == 0 || !self.due(walk) {
             return Ok(());
         }
         let (me, world) = (self.net.seat(), self.net.world() as usize);
@@ -89,6 +94,7 @@ impl Redeal {
         if holders == self.holders {
             return Ok(());
         }
+        self.moves_left -= 1;
         let before = std::mem::replace(&mut self.holders, holders);
         self.move_memory(&before, memory, Step(walk.steps()))?;
         let shards: Vec<Shard> = held(&self.holders, me);

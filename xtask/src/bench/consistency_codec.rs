@@ -176,7 +176,7 @@ fn enter((job, rows): (&str, &str), cells: &[Cell], finding: &mut Finding) {
             "{rows}: a point for each consistency, up to twice the objective of bsp, raw"
         ),
         across: ("bytes sent", Scale::Logarithmic),
-        up: ("final objective", Scale::Logarithmic),
+        up: ("final objective", Scale::Linear),
         mark: Mark::Dots,
         series: series.filter(|series| !series.points.is_empty()).collect(),
         target: None,

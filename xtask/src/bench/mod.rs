@@ -52,6 +52,8 @@ struct Suite<'a> {
     only: String,
     /// A folder of real data sets, if the person has one.
     data: Option<PathBuf>,
+    /// Whether the person named the binary, which may then be older than the sources.
+    is_given: bool,
 }
 
 /// Runs the suite and writes `bench/runs/DATE-MACHINE/{table.md,rows.json}`.
@@ -60,6 +62,7 @@ pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<(), String> {
     if options.is_setup {
         return peers::set_up(root);
     }
+    let is_given = options.binary.is_some();
     let suite = Suite {
         root,
         binary: options.binary.map_or_else(|| build(root), Ok)?,
@@ -67,6 +70,7 @@ pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<(), String> {
         is_quick: options.is_quick,
         only: options.only,
         data: options.data,
+        is_given,
     };
     if let Some(study) = options.study {
         return run_study(&suite, study);
@@ -89,7 +93,10 @@ pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<(), String> {
 fn run_study(suite: &Suite<'_>, study: &Study) -> Result<(), String> {
     let machine = machine::describe(suite.python.as_deref());
     let folder = suite.root.join("bench/runs").join(machine.folder());
-    let finding = (study.run)(suite)?;
+    let mut finding = (study.run)(suite)?;
+    finding.preface = suite.is_given.then(|| {
+        "Our binary was named (`--binary`): the commit is that of the sources, which may be newer.".to_string()
+    });
     print!("{}", finding.write(&folder, (study.name, &machine))?);
     println!("written to {}", folder.display());
     Ok(())

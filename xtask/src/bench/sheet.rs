@@ -47,6 +47,8 @@ impl Sheet {
 /// Sheets and pictures of one suite, to be written into the folder of the run.
 #[derive(Default)]
 pub(super) struct Finding {
+    /// A sentence below the machine's description.
+    pub(super) preface: Option<String>,
     /// The names of files, without endings, and their tables.
     pub(super) sheets: Vec<(String, Sheet)>,
     /// The names of files, without endings, and SVG.
@@ -68,6 +70,9 @@ impl Finding {
         (name, machine): (&str, &Machine),
     ) -> Result<String, String> {
         let mut text = format!("# {name} of {}\n\n{}\n", machine.date, machine.sentence());
+        if let Some(preface) = &self.preface {
+            let _ = write!(text, "\n{preface}\n");
+        }
         let save = |file: String, content: &str| {
             let path = folder.join(file);
             std::fs::write(&path, content).map_err(|why| format!("{}: {why}", path.display()))

@@ -180,7 +180,7 @@ fn picture(all: &[Trial], target: f64) -> String {
     let chart = Chart {
         title: "One worker of three slowed four times".to_string(),
         across: ("seconds", Scale::Linear),
-        up: ("mean loss of a pass", Scale::Logarithmic),
+        up: ("mean loss of a pass", Scale::Linear),
         mark: Mark::Line,
         series: series.collect(),
         target: Some(("target".to_string(), target)),

@@ -226,6 +226,8 @@ struct Round {
     /// Frames of buckets that peers have begun and this seat has not.
     early: BTreeMap<u64, Vec<Event>>,
     outgoing: BinaryHeap<Outgoing>,
+    /// The bucket that this seat begins next.
+    begun: u64,
     order: u64,
     scratch: Vec<u8>,
 }
@@ -234,8 +236,8 @@ impl Round {
     fn new(route: Route) -> Round {
         let me = route.group.iter().position(|&seat| seat == route.net.seat()).unwrap_or(0);
         let (active, early, outgoing) = (BTreeMap::new(), BTreeMap::new(), BinaryHeap::new());
-        let (me, order, scratch) = (Seat(me as u32), 0, Vec::new());
-        Round { route, me, active, early, outgoing, order, scratch }
+        let (me, begun, order, scratch) = (Seat(me as u32), 0, 0, Vec::new());
+        Round { route, me, active, early, outgoing, begun, order, scratch }
     }
 
     fn run(
@@ -287,6 +289,7 @@ impl Round {
         for event in self.early.remove(&bucket).unwrap_or_default() {
             machine.on(event, &mut wanted);
         }
+        self.begun = bucket + 1;
         commands.extend(wanted.into_iter().map(|command| (bucket, command)));
         self.active.insert(bucket, Sum { machine, step, began: microseconds() });
     }
@@ -304,7 +307,15 @@ impl Round {
         let mut commands = Vec::new();
         match self.active.get_mut(&bucket) {
             Some(sum) => sum.machine.on(event, &mut commands),
-            None => self.early.entry(bucket).or_default().push(event),
+            // A peer may be a few buckets ahead, and never speaks of one that is done.
+            None if (self.begun..self.begun + QUEUE as u64).contains(&bucket) => {
+                self.early.entry(bucket).or_default().push(event);
+            }
+            None => {
+                let seat = arrival.from;
+                let what = format!("{seat} on {} sums another bucket", self.route.net.host(seat));
+                return Err(Fault::peer(Some(seat), what));
+            }
         }
         let commands = commands.into_iter().map(|command| (bucket, command)).collect();
         self.perform(commands, results)

@@ -305,13 +305,11 @@ impl Client {
                 || (arrival.header.kind == ANSWER && arrival.header.step == step)
         };
         while let Some(arrival) = self.net.try_next(Lane::Answer, mine)? {
-            answers -= u32::from(arrival.header.kind == ANSWER);
-            self.take(&arrival, model)?;
+            self.take(&arrival, &mut answers, model)?;
         }
         while answers > 0 || (silent && !self.fresh(step)) {
             let arrival = self.net.next(Lane::Answer, mine, by)?;
-            answers -= u32::from(arrival.header.kind == ANSWER);
-            self.take(&arrival, model)?;
+            self.take(&arrival, &mut answers, model)?;
         }
         Ok(self.news)
     }
@@ -320,12 +318,15 @@ impl Client {
         self.known.iter().all(|known| self.service.gate.fresh(step, known.slowest))
     }
 
-    /// Puts the rows of an answer into the model.
-    fn take(&mut self, arrival: &Arrival, model: &mut Model) -> Result<()> {
+    /// Puts the rows of an answer into the model. `answers` is how many are awaited.
+    fn take(&mut self, arrival: &Arrival, answers: &mut u32, model: &mut Model) -> Result<()> {
         let from = arrival.from;
         let host = self.net.host(from).to_string();
         let broken =
             |why: &str| Fault::peer(Some(from), format!("{from} on {host} answered with {why}"));
+        if arrival.header.kind == ANSWER {
+            *answers = answers.checked_sub(1).ok_or_else(|| broken("what nobody asked for"))?;
+        }
         let glasses = Glasses {
             codec: &*self.service.pull,
             compressor: None,

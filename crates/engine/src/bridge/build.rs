@@ -8,7 +8,7 @@ use super::replicated::Mergers;
 use super::{Blended, Exchange, Gossip, Grouped, Mixed, Owned, PartialExchange, Replicated};
 use crate::choices::{Carriage, Choices, Layout, raw, summing};
 use crate::courier::{Courier, Route};
-use crate::exchange::ownership::Ownership;
+use crate::exchange::ownership::{COMPRESSED_FROM, Ownership};
 use crate::exchange::reproducible::Peaks;
 use crate::exchange::served::{Office, Shard};
 use crate::job::{Fold, Job};
@@ -112,10 +112,11 @@ impl Plans<'_> {
 
     /// The matrices of the model: blocks that carry their names may be compressed.
     fn shapes(&self) -> Shapes {
-        let floats = self
-            .model
-            .iter()
-            .filter(|(_, tensor)| tensor.role == Role::Weight && tensor.values.kind() != Kind::I64);
+        let floats = self.model.iter().filter(|(_, tensor)| {
+            tensor.role == Role::Weight
+                && tensor.values.kind() != Kind::I64
+                && tensor.values.len() >= COMPRESSED_FROM
+        });
         floats.map(|(name, tensor)| (name.to_string(), (tensor.rows(), tensor.width()))).collect()
     }
 

@@ -6,6 +6,10 @@ use starlings_topology::{KeyRing, KeyTable};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+/// Tensors of fewer numbers are never compressed: there is nothing to gain, and a single number (a mean rating) is
+/// not one of many that errors cancel among.
+pub const COMPRESSED_FROM: usize = 16;
+
 /// The owners of a model's rows.
 #[derive(Clone, Debug)]
 pub struct Ownership {
@@ -53,6 +57,13 @@ impl Ownership {
         self.tables
             .get(name)
             .is_some_and(|owned| row < owned.rows && owned.table.owner(row) == seat)
+    }
+
+    /// Whether contributions to a tensor may be compressed.
+    #[must_use]
+    pub fn compresses(&self, name: &str) -> bool {
+        let numbers = |owned: &Owned| owned.rows as usize * owned.width as usize;
+        self.tables.get(name).is_some_and(|owned| numbers(owned) >= COMPRESSED_FROM)
     }
 
     /// Whether there is a tensor of this name.

@@ -75,7 +75,9 @@ pub(crate) fn write<M: Serialize>(
         let (mut which, mut squeezed) = (which(&block.name, &rows.index, owners, owner), None);
         let width = owners.width(&block.name).min(rows.width);
         match pen {
-            Pen::Compressor(compressor, residuals, noise) if rows.values.kind() != Kind::I64 => {
+            Pen::Compressor(compressor, residuals, noise)
+                if rows.values.kind() != Kind::I64 && owners.compresses(&block.name) =>
+            {
                 (which, squeezed) = (Which::Listed, Some(width));
                 let rows = (block.name.as_str(), rows, width as usize);
                 columns::encode(residuals, *compressor, rows, noise, &mut body);

@@ -110,8 +110,14 @@ impl Choices {
             .hint("set [checkpoint] every to a number of steps"));
         }
         check_warm_up(job, &blend)?;
-        if job.deal == Deal::Speed && !(whole && gate.lead_max() == Some(0)) {
-            return Err(Fault::caller("deal = \"speed\" needs workers that finish a step together, each with the whole model")
+        if job.launcher == "threads" && job.transport.is_some() {
+            return Err(Fault::caller("workers that are threads talk through their own memory")
+                .hint("leave out [cluster] transport, or choose launcher = \"processes\""));
+        }
+        // A blend takes all replicas alike, whatever rows they have: unequal shares would weigh rows unequally.
+        let alike = whole && gate.lead_max() == Some(0) && matches!(blend, Blending::Plain);
+        if job.deal == Deal::Speed && !alike {
+            return Err(Fault::caller("deal = \"speed\" needs workers that sum every step together, each with the whole model")
                 .hint("choose consistency 'bsp' and plan 'data-parallel'; without a barrier fast workers run ahead anyway"));
         }
         if job.fold == Fold::Reproducible {

@@ -9,7 +9,7 @@ mod random_regular;
 mod topologies;
 
 pub use keys::{KeyRing, KeyTable};
-pub use owners::{moves, owned_rows, owners_to_moves, row_owner};
+pub use owners::{moves, owners_to_moves};
 pub use topologies::{BuildTopology, TOPOLOGIES};
 
 use starlings_core::Seat;

@@ -29,7 +29,6 @@ const SETTINGS: &[(&str, &[&str])] = &[
     ("async", &["topology=star", "consistency=async"]),
     ("backup-workers 1", &["topology=star", "consistency=backup-workers"]),
     ("local 8", &["consistency=local"]),
-    ("local 8, deal by speed", &["consistency=local", "deal=speed"]),
 ];
 
 fn run(suite: &Suite<'_>) -> Result<Finding, String> {

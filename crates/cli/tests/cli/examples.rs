@@ -133,5 +133,8 @@ fn the_reproducible_fold_gives_the_same_bits_on_any_flock() {
 
 #[test]
 fn shards_dealt_by_speed_find_the_clouds() {
-    assert!(runs("unequal-workers", &[])["metrics"]["inertia"].as_f64().unwrap() > 0.0);
+    let inertia =
+        |sets: &[&str]| runs("unequal-workers", sets)["metrics"]["inertia"].as_f64().unwrap();
+    let (speed, even) = (inertia(&[]), inertia(&["cluster.deal=even"]));
+    assert!((speed - even).abs() < 1e-9 * even, "{speed} {even}");
 }

@@ -36,7 +36,7 @@ fn a_transport_that_cannot_be_had_is_refused_in_words() {
         folder.path(),
         &["train", &job, "--set", "cluster.transport=shared", "--workers", "2"],
     );
-    ended.failed(4, &["share the memory", "leave out"]);
+    ended.failed(2, &["threads", "leave out", "processes"]);
     let ended = starlings(folder.path(), &["train", &job, "--set", "cluster.transport=pigeon"]);
     ended.failed(2, &["pigeon", "tcp"]);
 }

@@ -341,6 +341,7 @@ mod tests {
                 .fold(0.0f64, |largest, value| largest.max(value.abs()));
             for (offset, sum) in sums.iter().enumerate() {
                 let plain: f64 = held.iter().map(|update| update.f64("a")[at + offset]).sum();
+                // Six roundings of at most 2^-51 of the largest, and those of the plain sum itself.
                 assert!((sum - plain).abs() <= largest * 2f64.powi(-48), "{sum:e} {plain:e}");
             }
         }

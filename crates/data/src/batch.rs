@@ -231,7 +231,7 @@ mod tests {
 
     fn table(rows: usize) -> Arc<Table> {
         let values = (0..rows).map(|r| r as f32).collect();
-        Arc::new(Table { features: Features::Dense { width: 1, values }, labels: vec![] })
+        Arc::new(Table::new(Features::Dense { width: 1, values }, vec![]))
     }
 
     fn rows_of_step(workers: u32, rows: usize, batch: u64, pass: u64, step: u64) -> Vec<usize> {

@@ -30,7 +30,7 @@ impl<'a> Fitting<'a> {
             _ => None,
         };
         let features = Features::Dense { width: schema.features, values: vec![] };
-        let table = Table { features, labels: vec![] };
+        let table = Table::new(features, vec![]);
         Ok(Fitting { schema, codes: codes.collect::<Result<_>>()?, classes, table, rows: 0 })
     }
 
@@ -145,7 +145,7 @@ pub(crate) fn encode(raw: Features, schema: &Schema) -> Features {
         Features::Sparse { starts, columns, values, .. } => {
             Features::Sparse { width: schema.features, starts, columns, values }
         }
-        dense if schema.encoding == Encoding::Identity || schema.columns.is_empty() => dense,
+        dense if schema.encoding != Encoding::OneHot || schema.columns.is_empty() => dense,
         Features::Dense { width, mut values } if !categorical => {
             fill(width, &mut values, schema);
             Features::Dense { width, values }

@@ -56,7 +56,7 @@ impl Learning {
         Learning {
             choice,
             encoding,
-            kept: keep.then_some(Table { features, labels: vec![] }),
+            kept: keep.then_some(Table::new(features, vec![])),
             slots: (0..slots).map(|_| Slot::default()).collect(),
             classes: Dictionary::default(),
             class_rows: vec![],
@@ -138,7 +138,7 @@ impl Learning {
                 values.shrink_to_fit();
             }
             kept.labels.shrink_to_fit();
-            Table { features: encode(kept.features, &schema), labels: kept.labels }
+            Table::new(encode(kept.features, &schema), kept.labels)
         });
         Learnt { schema, class_rows, entries: sparse.then_some(self.entries), table }
     }

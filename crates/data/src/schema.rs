@@ -11,6 +11,9 @@ pub enum Encoding {
     OneHot,
     /// Every feature column is an identity (user, item): a feature is the code of its text.
     Identity,
+    /// Numbers as they are, a missing one as NaN; a categorical column is one feature, the code of its text,
+    /// NaN when it is missing or was never seen. The schema's columns tell which are which. Trees want this.
+    Codes,
 }
 
 /// What a learner wants of labels.

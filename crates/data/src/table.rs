@@ -40,9 +40,25 @@ pub struct Table {
     pub features: Features,
     /// One label a row: a class code, a number, or empty when there are none.
     pub labels: Vec<f32>,
+    /// How much each row counts, finite and not negative; empty when all count one.
+    pub weights: Vec<f32>,
+    /// The group (query, site, session) of each row; rows of a group stand together. Empty when there are none.
+    pub groups: Vec<u32>,
 }
 
 impl Table {
+    /// Rows that all count one and belong to no group.
+    #[must_use]
+    pub fn new(features: Features, labels: Vec<f32>) -> Table {
+        Table { features, labels, weights: Vec::new(), groups: Vec::new() }
+    }
+
+    /// How much a row counts.
+    #[must_use]
+    pub fn weight(&self, row: usize) -> f64 {
+        self.weights.get(row).map_or(1.0, |&weight| f64::from(weight))
+    }
+
     /// How many rows.
     #[must_use]
     pub fn rows(&self) -> usize {

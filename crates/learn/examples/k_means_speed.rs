@@ -129,7 +129,7 @@ fn draw(rows: usize, width: usize) -> Table {
             values.push((c + 1.5 * rng.normal()) as f32);
         }
     }
-    Table { features: Features::Dense { width, values }, labels: Vec::new() }
+    Table::new(Features::Dense { width, values }, Vec::new())
 }
 
 /// A matrix of f32 in NumPy's format, version 1.
@@ -147,5 +147,5 @@ fn read_npy(path: &str) -> Result<Table> {
         shape.split(',').nth(1).and_then(|text| text.trim().parse().ok()).ok_or_else(bad)?;
     let numbers = bytes[10 + length..].as_chunks::<4>().0;
     let values = numbers.iter().map(|four| f32::from_le_bytes(*four)).collect();
-    Ok(Table { features: Features::Dense { width, values }, labels: Vec::new() })
+    Ok(Table::new(Features::Dense { width, values }, Vec::new()))
 }

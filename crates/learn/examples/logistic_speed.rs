@@ -48,7 +48,7 @@ fn table() -> Table {
         }
         labels.push(f32::from(u8::from(rng.uniform() < 1.0 / (1.0 + (-score).exp()))));
     }
-    Table { features: Features::Dense { width: WIDTH, values }, labels }
+    Table::new(Features::Dense { width: WIDTH, values }, labels)
 }
 
 fn save(table: &Table, directory: &str) -> std::io::Result<()> {

@@ -7,7 +7,7 @@
 //! (keyed by shard of rows). The learner itself is immutable.
 
 use crate::{Memory, Outbox, Wires};
-use starlings_core::{Ability, Model, Result, Rng, Shard, Step, Update};
+use starlings_core::{Ability, Graph, Model, Result, Rng, Shard, Step, Update};
 use starlings_data::{Batch, Encoding, LabelNeed, Schema, Slice};
 use std::collections::BTreeMap;
 
@@ -33,6 +33,14 @@ pub enum Task {
     Recommendation,
     /// The shares of topics in a document.
     Topics,
+    /// The row in fewer numbers: components, selected features.
+    Projection,
+    /// The chances of components, then the logarithm of the row's density.
+    Density,
+    /// How unusual the row is: larger is more unusual.
+    Anomaly,
+    /// A score by which the rows of a group are put in order, the most relevant first.
+    Ranking,
 }
 
 /// What is known of the data and the job before the first step. The same on all workers.
@@ -166,6 +174,12 @@ pub trait Learner: Send + Sync {
     /// What it wants of labels.
     fn label(&self) -> LabelNeed;
 
+    /// Whether it counts rows by their weights (`[data] weight`). Law `Weights`: weights of one change nothing, and
+    /// a row of weight zero is as if it were not there.
+    fn weighs(&self) -> bool {
+        false
+    }
+
     /// What it gives to the other choices, its parameters considered.
     fn gives(&self) -> &'static [Ability] {
         &[]
@@ -228,4 +242,13 @@ pub trait Learner: Send + Sync {
     /// # Errors
     /// When the rows do not fit the model.
     fn predict(&self, model: &Model, batch: &Batch<'_>, out: &mut Vec<f64>) -> Result<()>;
+
+    /// The trained model as a graph of ONNX operators from encoded features to what `predict` gives.
+    ///
+    /// Law `Graph`: the graph, evaluated on dense rows, gives what `predict` gives, to rounding. `None`: the answer
+    /// is not a function of the features that such operators can write.
+    fn graph(&self, model: &Model) -> Option<Graph> {
+        let _ = model;
+        None
+    }
 }

@@ -27,8 +27,9 @@ pub fn evaluate(
         Task::Classification => classification(outputs, width, labels),
         Task::Regression | Task::Recommendation => regression(outputs, width, labels),
         Task::Clustering => clustering(outputs, width),
-        // Shares of topics do not say how likely the words were: the learner's own grade does.
-        Task::Topics => Vec::new(),
+        // Their outputs do not say how good they are: the learner's own grade does.
+        Task::Topics | Task::Projection | Task::Anomaly | Task::Ranking => Vec::new(),
+        Task::Density => density(outputs, width),
     };
     found.into_iter().map(|(name, value)| (name.to_string(), value)).collect()
 }
@@ -148,6 +149,16 @@ fn clustering(outputs: &[f64], width: usize) -> Vec<(&'static str, f64)> {
         return Vec::new();
     }
     vec![("inertia", outputs.chunks_exact(width).map(|row| row[width - 1]).sum())]
+}
+
+/// The mean logarithm of the density, the last output of each row.
+fn density(outputs: &[f64], width: usize) -> Vec<(&'static str, f64)> {
+    if width == 0 || outputs.is_empty() {
+        return Vec::new();
+    }
+    let rows = outputs.len() / width;
+    let sum: f64 = outputs.chunks_exact(width).map(|row| row[width - 1]).sum();
+    vec![("log_likelihood", sum / rows as f64)]
 }
 
 fn largest(row: &[f64]) -> usize {

@@ -20,7 +20,7 @@ fn schema(features: usize) -> Schema {
 }
 
 fn dense(width: usize, values: Vec<f32>) -> Table {
-    Table { features: Features::Dense { width, values }, labels: vec![] }
+    Table::new(Features::Dense { width, values }, vec![])
 }
 
 fn sparse(table: &Table) -> Table {
@@ -33,10 +33,7 @@ fn sparse(table: &Table) -> Table {
         }
         starts.push(columns.len());
     }
-    Table {
-        features: Features::Sparse { width: *width, starts, columns, values: entries },
-        labels: vec![],
-    }
+    Table::new(Features::Sparse { width: *width, starts, columns, values: entries }, vec![])
 }
 
 fn iris() -> Table {

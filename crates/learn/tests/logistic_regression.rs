@@ -35,7 +35,7 @@ fn iris(from: u32) -> Arc<Table> {
             labels.push(numbers[4] - from as f32);
         }
     }
-    Arc::new(Table { features: Features::Dense { width: 4, values }, labels })
+    Arc::new(Table::new(Features::Dense { width: 4, values }, labels))
 }
 
 /// The same rows as compressed sparse rows.
@@ -50,7 +50,7 @@ fn sparse(table: &Table) -> Arc<Table> {
         starts.push(kept.len());
     }
     let features = Features::Sparse { width: *width, starts, columns, values: kept };
-    Arc::new(Table { features, labels: table.labels.clone() })
+    Arc::new(Table::new(features, table.labels.clone()))
 }
 
 fn close(found: &[f64], expected: &[f64], tolerance: f64) {
@@ -124,7 +124,7 @@ fn synthetic(rows: usize, width: usize, classes: usize) -> Arc<Table> {
         values.extend_from_slice(&row);
         labels.push(best.expect("some class") as f32);
     }
-    Arc::new(Table { features: Features::Dense { width, values }, labels })
+    Arc::new(Table::new(Features::Dense { width, values }, labels))
 }
 
 /// With all rows in a batch the mini-batch solvers are deterministic descent, and must end where L-BFGS does.
@@ -174,7 +174,7 @@ fn rare_features_are_penalised_as_often_as_common_ones() {
         values.extend([rng.normal() as f32, rare]);
         labels.push(class);
     }
-    let dense = Arc::new(Table { features: Features::Dense { width: 2, values }, labels });
+    let dense = Arc::new(Table::new(Features::Dense { width: 2, values }, labels));
     let options = Drive { batch: 16, epochs: Some(60), ..Drive::default() };
     let params = "solver = 'sgd'\nl2 = 0.02\nlearning_rate = 0.2\ndecay = 0.01";
     let weight = |table: &Arc<Table>| train(params, table, 2, &options).model.f64("weights")[1];
@@ -218,7 +218,7 @@ fn divergence_names_the_step_and_the_remedy() {
     let Features::Dense { values, .. } = &table.features else { unreachable!() };
     let values = values.iter().map(|value| value * 1e30).collect();
     let features = Features::Dense { width: 3, values };
-    let table = Table { features, labels: table.labels.clone() };
+    let table = Table::new(features, table.labels.clone());
     let options = Drive::default();
     let facts = options.facts(&schema(3, 2), 64);
     let holding = Holding::whole(Arc::new(table), options.shards);

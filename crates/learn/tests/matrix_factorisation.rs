@@ -34,7 +34,7 @@ fn schema(users: usize, items: usize) -> Schema {
 fn table(ratings: &[(f32, f32, f32)]) -> Table {
     let values = ratings.iter().flat_map(|&(user, item, _)| [user, item]).collect();
     let labels = ratings.iter().map(|&(.., rating)| rating).collect();
-    Table { features: Features::Dense { width: 2, values }, labels }
+    Table::new(Features::Dense { width: 2, values }, labels)
 }
 
 fn everything(table: &Table) -> Batch<'_> {

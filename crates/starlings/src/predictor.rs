@@ -129,6 +129,13 @@ impl Predictor {
             }
             (Task::Clustering, _) => vec!["cluster".to_string(), "squared_distance".to_string()],
             (Task::Recommendation, _) => vec!["rating".to_string()],
+            (Task::Density, _) => (0..count - 1)
+                .map(|component| format!("component_{component}"))
+                .chain(["log_density".to_string()])
+                .collect(),
+            (Task::Projection, _) => (0..count).map(|c| format!("component_{c}")).collect(),
+            (Task::Anomaly, _) => vec!["anomaly".to_string()],
+            (Task::Ranking, _) => vec!["score".to_string()],
             (Task::Topics, _) => (0..count).map(|topic| format!("topic_{topic}")).collect(),
             _ => (0..count).map(|output| format!("output_{output}")).collect(),
         }

@@ -3,5 +3,6 @@
 
 pub mod conformance;
 pub mod drive;
+pub mod graph;
 pub mod sim;
 pub mod tally;

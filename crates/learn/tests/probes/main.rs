@@ -40,7 +40,7 @@ fn schema(features: usize, classes: usize) -> Schema {
 }
 
 fn dense(width: usize, values: Vec<f32>, labels: Vec<f32>) -> Holding {
-    Holding::whole(Arc::new(Table { features: Features::Dense { width, values }, labels }), 16)
+    Holding::whole(Arc::new(Table::new(Features::Dense { width, values }, labels)), 16)
 }
 
 /// The same rows with their zeros left out.
@@ -55,5 +55,5 @@ fn sparse(holding: &Holding) -> Holding {
         starts.push(columns.len());
     }
     let features = Features::Sparse { width: *width, starts, columns, values: kept };
-    Holding::whole(Arc::new(Table { features, labels: holding.table.labels.clone() }), 16)
+    Holding::whole(Arc::new(Table::new(features, holding.table.labels.clone())), 16)
 }

@@ -5,8 +5,9 @@
 use super::learner_data::{Case, cases};
 use super::{Verdict, ensure};
 use crate::drive::{Drive, Driven, Run, drive};
+use crate::graph;
 use starlings_core::{Ability, Blame, Block, Body, Kind, Model, Rows, Step, Update, Values};
-use starlings_data::{Batch, Dealer, Holding};
+use starlings_data::{Batch, Dealer, Holding, Row, Table};
 use starlings_learn::{Appetite, Cells, Learner, Memory, Moment, NoWires, Outbox, Place, Work};
 use std::sync::Arc;
 
@@ -38,6 +39,10 @@ fn check_case(learner: &dyn Learner, case: &Case) -> Verdict {
     runs_repeat(learner, case)?;
     runs_resume(learner, case)?;
     predictions_have_the_promised_form(learner, case, &alone.model)?;
+    the_graph_computes_the_predictions(learner, case, &alone.model)?;
+    if learner.weighs() {
+        weights_count(learner, case, &alone)?;
+    }
     for steps in [0, alone.steps / 2] {
         let scene = Scene::after(learner, case, steps).map_err(|fault| fault.to_string())?;
         empty_batches_have_the_shape_of_full_ones(learner, case, &scene)?;
@@ -118,6 +123,72 @@ fn predictions_have_the_promised_form(
     let wanted = case.table.rows() * learner.outputs(model);
     ensure!(out.len() == wanted, "{} predictions instead of {wanted}", out.len());
     ensure!(out.iter().all(|number| number.is_finite()), "a prediction is not finite");
+    Ok(())
+}
+
+fn the_graph_computes_the_predictions(
+    learner: &dyn Learner,
+    case: &Case,
+    model: &Model,
+) -> Verdict {
+    let Some(graph) = learner.graph(model) else { return Ok(()) };
+    let dealer = Dealer::new(case.holding(OPTIONS.shards), OPTIONS.seed, OPTIONS.batch);
+    let mut wanted = Vec::new();
+    learner.predict(model, &dealer.everything(), &mut wanted).map_err(|fault| fault.to_string())?;
+    let width = case.table.width();
+    let mut values = vec![0.0; case.table.rows() * width];
+    for (row, into) in values.chunks_exact_mut(width).enumerate() {
+        match case.table.row(row) {
+            Row::Dense(x) => into.iter_mut().zip(x).for_each(|(to, x)| *to = f64::from(*x)),
+            Row::Sparse(columns, x) => {
+                columns.iter().zip(x).for_each(|(c, x)| into[*c as usize] = f64::from(*x));
+            }
+        }
+    }
+    let found = graph::evaluate(&graph, graph::Matrix { width, values })?;
+    ensure!(
+        (found.width, found.values.len()) == (learner.outputs(model), wanted.len()),
+        "the graph gives {} numbers a row, {} are promised",
+        found.width,
+        learner.outputs(model)
+    );
+    for (at, (found, wanted)) in found.values.iter().zip(&wanted).enumerate() {
+        let off = (found - wanted).abs() / wanted.abs().max(1.0);
+        ensure!(off <= 1e-6, "number {at} of the graph is {found}, of predict {wanted}");
+    }
+    Ok(())
+}
+
+/// Weights of one change nothing, and what a row of weight zero says is of no account.
+fn weights_count(learner: &dyn Learner, case: &Case, plain: &Driven) -> Verdict {
+    let with = |change: &dyn Fn(&mut Table)| -> Result<Driven, String> {
+        let mut table = (*case.table).clone();
+        change(&mut table);
+        let weighted = Case { table: Arc::new(table), schema: case.schema.clone(), ..*case };
+        train(learner, &weighted, 2).map_err(|fault| fault.to_string())
+    };
+    let rows = case.table.rows();
+    let ones = with(&|table| table.weights = vec![1.0; rows])?;
+    let (found, wanted) = (ones.grade.objective, plain.grade.objective);
+    let off = (found - wanted).abs() / wanted.abs().max(1e-12);
+    ensure!(off <= 1e-9, "with weights of one the objective is {found}, without {wanted}");
+    if rows < 20 || case.table.labels.is_empty() {
+        return Ok(());
+    }
+    let mute = |table: &mut Table| {
+        table.weights = (0..rows).map(|row| f32::from(u8::from(row % 7 != 5))).collect();
+    };
+    let told = with(&|table| mute(table))?;
+    let lied = with(&|table| {
+        mute(table);
+        let rows: Vec<usize> = (0..rows).filter(|row| row % 7 == 5).collect();
+        rows.into_iter().for_each(|row| table.labels[row] = table.labels[row - 1]);
+    })?;
+    let (told, lied) = (told.grade.objective, lied.grade.objective);
+    let off = (told - lied).abs() / told.abs().max(1e-12);
+    ensure!(off <= 1e-9, "labels of rows that weigh nothing move the objective {told} to {lied}");
+    let off = (told - wanted).abs() / told.abs().max(1e-12);
+    ensure!(off > 1e-9, "muting every seventh row changes nothing");
     Ok(())
 }
 

@@ -37,12 +37,17 @@ pub(super) fn cases(task: Task) -> Vec<Case> {
             numbers("one row", (1, 3), false),
             numbers("one feature", (30, 1), true),
         ],
-        Task::Clustering => vec![
+        Task::Clustering | Task::Density | Task::Projection | Task::Anomaly => vec![
             points("points", (60, 4), true),
             sparse(points("points in sparse rows", (60, 4), false)),
             points("fewer rows than shards", (9, 3), true),
             points("one row", (1, 3), false),
             points("one feature", (40, 1), true),
+        ],
+        Task::Ranking => vec![
+            grouped("queries", (60, 4), true),
+            grouped("fewer rows than shards", (9, 3), true),
+            grouped("one row", (1, 3), false),
         ],
         Task::Recommendation => vec![
             ratings("ratings", 60, true),
@@ -63,7 +68,7 @@ fn schema(features: usize, target: Target) -> Schema {
 }
 
 fn dense(width: usize, values: Vec<f32>, labels: Vec<f32>) -> Arc<Table> {
-    Arc::new(Table { features: Features::Dense { width, values }, labels })
+    Arc::new(Table::new(Features::Dense { width, values }, labels))
 }
 
 /// Normal numbers, a third of them zero so that sparse rows have something to leave out.
@@ -93,6 +98,15 @@ fn numbers(name: &'static str, (rows, width): (usize, usize), must: bool) -> Cas
     let labels = values.chunks(width).map(|row| 2.0 * row[0] + 0.1 * rng.normal() as f32).collect();
     let table = dense(width, values, labels);
     Case { name, table, schema: schema(width, Target::Number), must_learn: must }
+}
+
+/// Rows in groups of five, graded 0 to 3 by the first feature and chance.
+fn grouped(name: &'static str, size: (usize, usize), must: bool) -> Case {
+    let case = numbers(name, size, must);
+    let mut table = (*case.table).clone();
+    table.labels.iter_mut().for_each(|label| *label = (*label + 1.5).round().clamp(0.0, 3.0));
+    table.groups = (0..table.rows() as u32).map(|row| row / 5).collect();
+    Case { table: Arc::new(table), ..case }
 }
 
 /// Points around three centres.
@@ -156,5 +170,5 @@ fn sparse(case: Case) -> Case {
     }
     let features = Features::Sparse { width: *width, starts, columns, values: kept };
     let labels = case.table.labels.clone();
-    Case { table: Arc::new(Table { features, labels }), ..case }
+    Case { table: Arc::new(Table::new(features, labels)), ..case }
 }

@@ -178,7 +178,7 @@ impl Rows for Synthetic {
                 (Some(count), _) => ColumnKind::Categorical {
                     codes: (0..count).map(|code| code.to_string()).collect(),
                 },
-                (None, Encoding::OneHot) => ColumnKind::Numeric { mean: 0.0 },
+                (None, Encoding::OneHot | Encoding::Codes) => ColumnKind::Numeric { mean: 0.0 },
                 (None, Encoding::Identity) => return Ok(None),
             };
             schema.columns.push(Column { name, position, kind, missing: 0 });

@@ -18,7 +18,7 @@ pub(super) fn cluster_candidates(
     let mut centres = plus_plus(points, weights, (k, width), rng);
     // Candidates are rows of the data, which are f32: nothing is lost.
     let values: Vec<f32> = points.iter().map(|&x| x as f32).collect();
-    let table = Table { features: Features::Dense { width, values }, labels: Vec::new() };
+    let table = Table::new(Features::Dense { width, values }, Vec::new());
     let all = Slice { shard: Shard(0), start: 0, origin: 0, picked: Picked::All(weights.len()) };
     for _ in 0..ITERATIONS_MAX {
         let mut sums = vec![0.0; k * width];

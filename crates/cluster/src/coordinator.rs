@@ -3,13 +3,14 @@
 
 use crate::bytes::Bytes;
 use crate::control::Control;
-use crate::membership::{Command, Event as Happening, Membership, Options, Verdict};
+use crate::deal::Deal;
+use crate::membership::{Command, Event as Happening, Membership, Options, Verdict, Wish};
 use crate::protocol::{
-    Assignment, FromClient, FromWorker, MemberStatus, Message, Peer, Status, ToClient, ToWorker,
-    Token,
+    Assignment, FromClient, FromWorker, Lineup, MemberStatus, Message, Peer, Status, ToClient,
+    ToWorker, Token,
 };
 use crate::roster::{MemberId, MemberInfo, Standing};
-use starlings_core::{Blame, Deadline, Epoch, Event, Fault, FaultReport, Result};
+use starlings_core::{Blame, Deadline, Epoch, Event, Fault, FaultReport, Result, Seat};
 use starlings_transport::{
     Gatekeeper, JobAuthority, Link, Listener, Purpose, Security, Ticket, Verdict as Door,
 };
@@ -156,7 +157,7 @@ struct Desk {
     begun: Instant,
     connections: BTreeMap<u64, Control>,
     submitter: Option<u64>,
-    job: Option<(String, u32, Option<Bytes>)>,
+    job: Option<(String, Wish, Option<Bytes>)>,
     faults: Vec<FaultReport>,
     hints: BTreeMap<String, String>,
     /// Survivors that were told of the end and have not yet said what they saw.
@@ -263,7 +264,10 @@ impl Desk {
             }
             FromWorker::Beat { step, phase } => self.feed(Happening::Phase { member, step, phase }),
             FromWorker::Event(text) => self.tell_submitter(ToClient::Event(text), SEND_MS),
-            FromWorker::Accuse { seat, phase, step } => {
+            // In another epoch the seat is someone else's.
+            FromWorker::Accuse { epoch, .. }
+                if self.membership.roster().is_none_or(|roster| roster.epoch != epoch) => {}
+            FromWorker::Accuse { seat, phase, step, .. } => {
                 self.feed(Happening::Accuse { by: member, seat, phase, step });
             }
             FromWorker::Failed { blame, message, hint } => {
@@ -274,26 +278,28 @@ impl Desk {
                 self.feed(Happening::Failed { member, blame, message });
             }
             FromWorker::Model(bytes) => self.tell_submitter(ToClient::Model(bytes), MODEL_MS),
-            FromWorker::Finished => {
+            FromWorker::Finished { epoch } => {
                 self.awaited.remove(&id);
-                self.feed(Happening::Finished { member });
+                self.feed(Happening::Finished { member, epoch });
             }
+            FromWorker::Prepared => self.feed(Happening::Prepared { member }),
+            FromWorker::Leave => self.feed(Happening::Leave { member }),
             FromWorker::Part { .. } => self.forget(id),
         }
     }
 
     fn client_said(&mut self, id: u64, said: FromClient) {
         match said {
-            FromClient::Submit { job, workers, survey } => {
+            FromClient::Submit { job, wish, survey } => {
                 if self.submitter.is_some() {
                     let busy = Fault::caller("this coordinator has a job already")
                         .hint("start another coordinator for another job");
                     return self.tell_client(id, ToClient::failed(&busy), SEND_MS);
                 }
                 self.submitter = Some(id);
-                self.job = Some((job, workers, survey));
+                self.job = Some((job, wish.clone(), survey));
                 self.tell_client(id, ToClient::Accepted { job_id: self.ticket.job }, SEND_MS);
-                self.feed(Happening::Submit { workers });
+                self.feed(Happening::Submit(wish));
             }
             FromClient::Stop => {
                 let reason = "stopped, as asked".to_string();
@@ -315,8 +321,10 @@ impl Desk {
             step: None,
             phase: String::new(),
         });
-        let placed = self.membership.roster().map_or(&[][..], |roster| &roster.placed);
-        let placed = placed.iter().map(|placed| MemberStatus {
+        let roster = self.membership.roster();
+        let placed = roster.map_or(&[][..], |roster| &roster.placed);
+        let past = roster.map_or(&[][..], |roster| &roster.past);
+        let placed = placed.iter().chain(past).map(|placed| MemberStatus {
             seat: Some(placed.info.seat),
             host: placed.info.host.clone(),
             pid: placed.info.pid,
@@ -329,7 +337,8 @@ impl Desk {
         });
         Status {
             job_id: self.job.as_ref().map(|_| self.ticket.job),
-            workers: self.job.as_ref().map_or(0, |(_, workers, _)| *workers),
+            workers: self.job.as_ref().map_or(0, |(_, wish, _)| wish.workers),
+            epoch: roster.map_or(Epoch(0), |roster| roster.epoch),
             members: waiting.chain(placed).collect(),
         }
     }
@@ -348,10 +357,13 @@ impl Desk {
             Command::Waiting { have, want } => self.tell_event(&Event::Waiting { have, want }),
             Command::Seat { .. } => {}
             Command::Start { epoch, roster } => self.start(epoch, &roster),
+            Command::Prepare { member, shards } => self.prepare(member, shards),
+            Command::Regroup { epoch, roster, deal } => self.regroup(epoch, &roster, &deal),
             Command::Tell { member, verdict } => {
                 let message = match verdict {
                     Verdict::Stop => ToWorker::Stop,
                     Verdict::Done => ToWorker::Done,
+                    Verdict::Released => ToWorker::Released,
                     Verdict::Abort { reason } => {
                         self.awaited.insert(member.0);
                         ToWorker::Abort { message: reason, fault: self.faults.first().cloned() }
@@ -389,28 +401,41 @@ impl Desk {
         }
     }
 
+    fn assignment(&self, seat: Seat, epoch: Epoch) -> Option<Assignment> {
+        let (job, wish, survey) = self.job.clone()?;
+        Some(Assignment {
+            job,
+            job_id: self.ticket.job,
+            seat,
+            epoch,
+            roster: Vec::new(),
+            peer_token: self.peer_token.clone(),
+            survey,
+            deal: wish.deal,
+        })
+    }
+
     fn start(&mut self, epoch: Epoch, roster: &[MemberInfo]) {
-        let Some((job, _, survey)) = self.job.clone() else { return };
-        let peers: Vec<Peer> = roster
-            .iter()
-            .map(|info| Peer {
-                seat: info.seat,
-                host: info.host.clone(),
-                pid: info.pid,
-                address: info.address.clone(),
-            })
-            .collect();
+        let peers = peers(roster);
         for info in roster {
-            let assignment = Assignment {
-                job: job.clone(),
-                job_id: self.ticket.job,
-                seat: info.seat,
-                epoch,
-                roster: peers.clone(),
-                peer_token: self.peer_token.clone(),
-                survey: survey.clone(),
-            };
+            let Some(assignment) = self.assignment(info.seat, epoch) else { return };
+            let assignment = Assignment { roster: peers.clone(), ..assignment };
             self.tell_worker(info.member.0, ToWorker::Assign(Box::new(assignment)));
+        }
+    }
+
+    fn prepare(&mut self, member: MemberId, shards: Vec<u32>) {
+        let Some(assignment) = self.assignment(Seat(u32::MAX), Epoch(0)) else { return };
+        let assignment = Assignment { deal: vec![shards], ..assignment };
+        self.tell_worker(member.0, ToWorker::Prepare(Box::new(assignment)));
+    }
+
+    fn regroup(&mut self, epoch: Epoch, roster: &[MemberInfo], deal: &Deal) {
+        let peers = peers(roster);
+        for info in roster {
+            let (seat, roster, deal) = (info.seat, peers.clone(), deal.clone());
+            let lineup = Lineup { seat, epoch, roster, deal };
+            self.tell_worker(info.member.0, ToWorker::Regroup(Box::new(lineup)));
         }
     }
 
@@ -448,6 +473,16 @@ impl Desk {
             control.close();
         }
     }
+}
+
+fn peers(roster: &[MemberInfo]) -> Vec<Peer> {
+    let peer = |info: &MemberInfo| Peer {
+        seat: info.seat,
+        host: info.host.clone(),
+        pid: info.pid,
+        address: info.address.clone(),
+    };
+    roster.iter().map(peer).collect()
 }
 
 fn standing(standing: &Standing) -> &'static str {

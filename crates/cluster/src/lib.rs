@@ -7,6 +7,7 @@ pub mod bytes;
 pub mod checkpoint;
 pub mod control;
 pub mod coordinator;
+pub mod deal;
 pub mod detector;
 pub mod disk;
 pub mod manifest;

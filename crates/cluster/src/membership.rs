@@ -4,23 +4,24 @@
 //! survivors hear the same.
 //!
 //! Law: at most one of [`Command::Complete`] and [`Command::Abort`] is ever given, and with it every
-//! member of the roster that still listens is told exactly once. A member's death is reported once.
+//! member of a roster that still listens is told exactly once. A member's death is reported once.
 //!
-//! Today a death ends the job. Epochs and rosters are there so that survivors can go on in a later one.
+//! A job that can survive has epochs: whenever a member dies, leaves or is ready to join, those who still work
+//! get a new roster and a new deal of the shards, and frames of the old epoch count for nothing. Epochs only
+//! grow, and a member that was left out of one never returns under its old name.
 
+use crate::deal::Deal;
 use crate::detector::{self, Detector};
 use crate::roster::{Accusation, MemberId, MemberInfo, Placed, Progress, Roster, Standing};
 use crate::roster::{culprit, last_known};
+use serde::{Deserialize, Serialize};
 use starlings_core::{Blame, Epoch, FaultReport, Seat, Step};
 
 /// What happened. Events of members that are not known are ignored.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Event {
     /// A job wants to run. Only the first is heard: a machine runs one job.
-    Submit {
-        /// How many workers it needs.
-        workers: u32,
-    },
+    Submit(Wish),
     /// A member is connected, and its peers can reach it.
     Joined {
         /// Who.
@@ -46,15 +47,27 @@ pub enum Event {
         /// What is being done.
         phase: String,
     },
+    /// A member without a seat has read what it would work on.
+    Prepared {
+        /// Who.
+        member: MemberId,
+    },
+    /// A member must go, and says so in time.
+    Leave {
+        /// Who.
+        member: MemberId,
+    },
     /// A member's connection closed.
     Left {
         /// Whose.
         member: MemberId,
     },
-    /// A member has done its work.
+    /// A member has done its work, together with all others of its epoch.
     Finished {
         /// Who.
         member: MemberId,
+        /// The epoch in which it did.
+        epoch: Epoch,
     },
     /// A member reports its own end. One that blames a peer is taken as accusing it.
     Failed {
@@ -87,6 +100,27 @@ pub enum Event {
     },
 }
 
+/// What a job wants of its members.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Wish {
+    /// Workers at the start.
+    pub workers: u32,
+    /// Workers that it takes at most, if more come later.
+    pub most: u32,
+    /// Workers without whom it waits; `None`: whoever is lost, the job is.
+    pub least: Option<u32>,
+    /// The shards of each seat at the start; empty where the job's plan deals them itself.
+    pub deal: Deal,
+}
+
+impl Wish {
+    /// A job of so many workers that ends with the first of them.
+    #[must_use]
+    pub fn fixed(workers: u32) -> Wish {
+        Wish { workers, most: workers, least: None, deal: Deal::new() }
+    }
+}
+
 /// What is to be done.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Command {
@@ -110,6 +144,22 @@ pub enum Command {
         epoch: Epoch,
         /// Everyone, in the order of their seats.
         roster: Vec<MemberInfo>,
+    },
+    /// A member may take a seat as soon as it has read these shards.
+    Prepare {
+        /// Who.
+        member: MemberId,
+        /// What it would have.
+        shards: Vec<u32>,
+    },
+    /// Members have changed: send the new roster and the new deal to all who are in it.
+    Regroup {
+        /// The epoch that begins.
+        epoch: Epoch,
+        /// Everyone, in the order of their seats.
+        roster: Vec<MemberInfo>,
+        /// The shards of each seat.
+        deal: Deal,
     },
     /// Tell one member something.
     Tell {
@@ -146,6 +196,8 @@ pub enum Verdict {
     Stop,
     /// All are done: go.
     Done,
+    /// The others go on without you, as you asked: go.
+    Released,
     /// The job is over without success: go.
     Abort {
         /// Why.
@@ -180,6 +232,8 @@ pub struct Membership {
     detector: Detector<MemberId>,
     /// Members without a seat, in the order of arrival.
     lobby: Vec<MemberInfo>,
+    /// Those of them who were told what to read.
+    preparing: Vec<MemberId>,
     stage: Stage,
 }
 
@@ -188,7 +242,7 @@ enum Stage {
     /// No job yet.
     Idle,
     /// Members are still missing.
-    Gathering { want: u32, by: u64 },
+    Gathering { wish: Wish, by: u64 },
     /// The job runs.
     Running(Run),
     /// Complete or aborted; the roster remains for those who ask.
@@ -197,10 +251,22 @@ enum Stage {
 
 #[derive(Clone, Debug)]
 struct Run {
+    wish: Wish,
     roster: Roster,
     accusations: Vec<Accusation>,
     /// Why and until when everyone was asked to end politely.
     stop: Option<(String, u64)>,
+    /// Until when workers may come, where there are fewer than the job can do with.
+    short: Option<u64>,
+}
+
+impl Run {
+    /// Whether newcomers are of any use: not when the work is about to end or has been brought to its end by one.
+    fn takes_newcomers(&self) -> bool {
+        let mut everyone = self.roster.placed.iter().chain(&self.roster.past);
+        let done = everyone.any(|placed| placed.standing == Standing::Finished);
+        self.wish.least.is_some() && self.stop.is_none() && !done
+    }
 }
 
 impl Membership {
@@ -208,7 +274,8 @@ impl Membership {
     #[must_use]
     pub fn new(options: Options) -> Membership {
         let detector = Detector::new(options.detector);
-        Membership { options, detector, lobby: Vec::new(), stage: Stage::Idle }
+        let (lobby, preparing, stage) = (Vec::new(), Vec::new(), Stage::Idle);
+        Membership { options, detector, lobby, preparing, stage }
     }
 
     /// Takes one event; adds what is to be done to `out`. `now` is in milliseconds and never runs backwards.
@@ -217,7 +284,7 @@ impl Membership {
             return;
         }
         match event {
-            Event::Submit { workers } => self.submit(now, workers, out),
+            Event::Submit(wish) => self.submit(now, wish, out),
             Event::Joined { member, host, pid, address } => {
                 let seat = Seat(u32::MAX);
                 self.joined(now, MemberInfo { member, seat, host, pid, address }, out);
@@ -226,8 +293,10 @@ impl Membership {
             Event::Phase { member, step, phase } => {
                 self.phase(now, member, Progress { step, phase })
             }
-            Event::Left { member } => self.lost(member, "its connection closed", out),
-            Event::Finished { member } => self.finished(now, member, out),
+            Event::Prepared { member } => self.prepared(now, member, out),
+            Event::Leave { member } => self.leave(now, member, out),
+            Event::Left { member } => self.lost(now, member, "its connection closed", out),
+            Event::Finished { member, epoch } => self.finished(now, member, epoch, out),
             Event::Failed { member, blame, message } => {
                 self.failed(now, member, (blame, message), out)
             }
@@ -263,21 +332,22 @@ impl Membership {
         matches!(self.stage, Stage::Ended(_))
     }
 
-    fn submit(&mut self, now: u64, want: u32, out: &mut Vec<Command>) {
+    fn submit(&mut self, now: u64, wish: Wish, out: &mut Vec<Command>) {
         if !matches!(self.stage, Stage::Idle) {
             return;
         }
-        if want == 0 {
+        if wish.workers == 0 {
             self.abort(Blame::Caller, "a job needs at least one worker".into(), out);
             return;
         }
-        self.stage = Stage::Gathering { want, by: now.saturating_add(self.options.join_ms) };
+        self.stage = Stage::Gathering { wish, by: now.saturating_add(self.options.join_ms) };
         self.gather(out);
     }
 
     fn joined(&mut self, now: u64, info: MemberInfo, out: &mut Vec<Command>) {
         let seated = self.roster().is_some_and(|roster| {
-            roster.placed.iter().any(|placed| placed.info.member == info.member)
+            let mut known = roster.placed.iter().chain(&roster.past);
+            known.any(|placed| placed.info.member == info.member)
         });
         if seated || self.lobby.iter().any(|waiting| waiting.member == info.member) {
             return;
@@ -285,11 +355,13 @@ impl Membership {
         self.detector.watch(now, info.member);
         self.lobby.push(info);
         self.gather(out);
+        self.prepare(out);
     }
 
     /// Starts the job if everyone is here, or says how many are here.
     fn gather(&mut self, out: &mut Vec<Command>) {
-        let Stage::Gathering { want, .. } = self.stage else { return };
+        let Stage::Gathering { wish, .. } = &self.stage else { return };
+        let (want, wish) = (wish.workers, wish.clone());
         if self.lobby.len() < want as usize {
             out.push(Command::Waiting { have: self.lobby.len() as u32, want });
             return;
@@ -298,11 +370,94 @@ impl Membership {
         for (seat, mut info) in (0..want).map(Seat).zip(self.lobby.drain(..want as usize)) {
             info.seat = seat;
             out.push(Command::Seat { member: info.member, seat });
-            placed.push(Placed { info, standing: Standing::Running, progress: None });
+            let (standing, progress, since) = (Standing::Running, None, Epoch(0));
+            placed.push(Placed { info, standing, progress, since });
         }
-        let roster = Roster { epoch: Epoch(0), placed };
+        let (deal, past) = (wish.deal.clone(), Vec::new());
+        let roster = Roster { epoch: Epoch(0), placed, deal, past };
         out.push(Command::Start { epoch: roster.epoch, roster: roster.infos() });
-        self.stage = Stage::Running(Run { roster, accusations: Vec::new(), stop: None });
+        let (accusations, stop, short) = (Vec::new(), None, None);
+        self.stage = Stage::Running(Run { wish, roster, accusations, stop, short });
+        self.prepare(out);
+    }
+
+    /// Tells those who wait, as many as the job still takes, what to read before they can have a seat.
+    fn prepare(&mut self, out: &mut Vec<Command>) {
+        let Stage::Running(run) = &self.stage else { return };
+        if !run.takes_newcomers() {
+            return;
+        }
+        let room = (run.wish.most as usize).saturating_sub(run.roster.running());
+        for info in self.lobby.iter().take(room) {
+            if self.preparing.contains(&info.member) {
+                continue;
+            }
+            self.preparing.push(info.member);
+            let staying = run.roster.placed.iter().filter(|it| it.standing == Standing::Running);
+            let was: Vec<Option<Seat>> =
+                staying.map(|placed| Some(placed.info.seat)).chain([None]).collect();
+            let shards = run.roster.next_deal(&was).pop().unwrap_or_default();
+            out.push(Command::Prepare { member: info.member, shards });
+        }
+    }
+
+    /// A newcomer is ready: it gets a seat in the next epoch, if the job still takes it.
+    fn prepared(&mut self, now: u64, member: MemberId, out: &mut Vec<Command>) {
+        self.detector.beat(now, member);
+        let Stage::Running(run) = &self.stage else { return };
+        let room = run.roster.running() < run.wish.most as usize && run.takes_newcomers();
+        let at = self.lobby.iter().position(|info| info.member == member);
+        let Some(at) = at.filter(|_| room && self.preparing.contains(&member)) else {
+            // Whoever comes too late waits for another vacancy.
+            self.preparing.retain(|it| *it != member);
+            return;
+        };
+        let info = self.lobby.remove(at);
+        self.preparing.retain(|it| *it != member);
+        self.regroup(now, vec![info], out);
+    }
+
+    /// A member must go: the others go on without it. The last one cannot, so the job ends politely.
+    fn leave(&mut self, now: u64, member: MemberId, out: &mut Vec<Command>) {
+        self.detector.beat(now, member);
+        let Stage::Running(run) = &mut self.stage else {
+            return self.lost(now, member, "it left", out);
+        };
+        let alone = run.roster.running() == 1 || run.wish.least.is_none();
+        let Some(placed) = run.roster.find(member) else { return };
+        if placed.standing != Standing::Running {
+            return;
+        }
+        if alone {
+            let reason = "the last worker was asked to leave".to_string();
+            return self.stop(now, Blame::Interrupted, reason, out);
+        }
+        placed.standing = Standing::Departed;
+        out.push(Command::Tell { member, verdict: Verdict::Released });
+        self.detector.forget(member);
+        self.regroup(now, Vec::new(), out);
+    }
+
+    /// Begins the next epoch with those who still work, or waits for more of them.
+    fn regroup(&mut self, now: u64, newcomers: Vec<MemberInfo>, out: &mut Vec<Command>) {
+        let Stage::Running(run) = &mut self.stage else { return };
+        let Some(least) = run.wish.least else { return };
+        let have = run.roster.running() + newcomers.len();
+        if have == 0 {
+            return;
+        }
+        run.roster = run.roster.next(newcomers);
+        run.accusations.clear();
+        if (have as u32) < least {
+            run.short.get_or_insert(now.saturating_add(self.options.join_ms));
+            out.push(Command::Waiting { have: have as u32, want: least });
+        } else {
+            run.short = None;
+            let roster = &run.roster;
+            let (epoch, deal) = (roster.epoch, roster.deal.clone());
+            out.push(Command::Regroup { epoch, roster: roster.infos(), deal });
+        }
+        self.prepare(out);
     }
 
     fn phase(&mut self, now: u64, member: MemberId, progress: Progress) {
@@ -313,9 +468,10 @@ impl Membership {
         }
     }
 
-    fn finished(&mut self, now: u64, member: MemberId, out: &mut Vec<Command>) {
+    fn finished(&mut self, now: u64, member: MemberId, epoch: Epoch, out: &mut Vec<Command>) {
         self.detector.beat(now, member);
         let Stage::Running(run) = &mut self.stage else { return };
+        let current = run.roster.epoch;
         let Some(placed) = run.roster.find(member) else { return };
         if placed.standing != Standing::Running {
             return;
@@ -324,7 +480,23 @@ impl Membership {
         // It got all it needed: whatever it thought it had lost, it had not.
         let seat = placed.info.seat;
         run.accusations.retain(|accusation| accusation.by != seat);
+        // Whoever came after the epoch that did the work has nothing left to do.
+        let mut late = Vec::new();
+        for placed in &mut run.roster.placed {
+            if placed.standing == Standing::Running && placed.since > epoch {
+                placed.standing = Standing::Departed;
+                late.push(placed.info.member);
+            }
+        }
+        for member in late {
+            out.push(Command::Tell { member, verdict: Verdict::Released });
+            self.detector.forget(member);
+        }
         self.complete_if_done(out);
+        // In a later epoch the others would wait for it in vain.
+        if epoch < current {
+            self.regroup(now, Vec::new(), out);
+        }
     }
 
     fn complete_if_done(&mut self, out: &mut Vec<Command>) {
@@ -361,7 +533,7 @@ impl Membership {
                     return;
                 }
                 let seat = placed.info.seat;
-                self.condemn(seat, &message, Some(blame), out);
+                self.condemn(now, seat, (&message, Some(blame)), out);
             }
             Stage::Idle | Stage::Gathering { .. } => {
                 let Some(at) = self.lobby.iter().position(|info| info.member == member) else {
@@ -400,14 +572,28 @@ impl Membership {
     }
 
     /// A member is gone, by a closed connection or by silence.
-    fn lost(&mut self, member: MemberId, how: &str, out: &mut Vec<Command>) {
+    fn lost(&mut self, now: u64, member: MemberId, how: &str, out: &mut Vec<Command>) {
+        // Of several who fall silent together the first may have ended it all.
+        if self.ended() {
+            return;
+        }
         if let Some(at) = self.lobby.iter().position(|info| info.member == member) {
             self.lobby.remove(at);
+            self.preparing.retain(|it| *it != member);
             self.forget(member, out);
             self.gather(out);
+            self.prepare(out);
             return;
         }
         let Stage::Running(run) = &mut self.stage else { return };
+        if let Some(gone) = run.roster.past.iter_mut().find(|placed| placed.info.member == member) {
+            if gone.standing == Standing::Finished {
+                gone.standing = Standing::Departed;
+                self.forget(member, out);
+            }
+            return;
+        }
+        let survives = run.wish.least.is_some();
         let Some(placed) = run.roster.find(member) else { return };
         let seat = placed.info.seat;
         match placed.standing {
@@ -417,28 +603,32 @@ impl Membership {
             }
             Standing::Running => {
                 placed.standing = Standing::Dead;
-                // A witness that leaves after its testimony left because of what it saw.
+                // A witness that leaves after its testimony left because of what it saw, where a death ends all.
                 let testified = run.accusations.iter().any(|accusation| accusation.by == seat);
                 match culprit(&run.accusations).map(|it| (it.against, it.by)) {
-                    Some((accused, by)) if testified && accused != seat => {
+                    Some((accused, by)) if testified && accused != seat && !survives => {
                         self.forget(member, out);
-                        self.condemn(
-                            accused,
-                            &format!("{by} lost its connection to it"),
-                            None,
-                            out,
-                        );
+                        let how = format!("{by} lost its connection to it");
+                        self.condemn(now, accused, (&how, None), out);
                     }
-                    _ => self.condemn(seat, how, None, out),
+                    _ => self.condemn(now, seat, (how, None), out),
                 }
             }
             Standing::Departed | Standing::Dead => {}
         }
     }
 
-    /// Reports one member's failure and ends the job. Blame is the member's own word, if it gave one.
-    fn condemn(&mut self, seat: Seat, how: &str, blame: Option<Blame>, out: &mut Vec<Command>) {
+    /// Reports one member's failure. The others go on without it, unless the job cannot or the failure would be
+    /// theirs, too. Blame is the member's own word, if it gave one.
+    fn condemn(
+        &mut self,
+        now: u64,
+        seat: Seat,
+        (how, blame): (&str, Option<Blame>),
+        out: &mut Vec<Command>,
+    ) {
         let Stage::Running(run) = &mut self.stage else { return };
+        let survives = run.wish.least.is_some();
         let placed = &mut run.roster.placed[seat.index()];
         placed.standing = Standing::Dead;
         let (progress, seen_by) = last_known(placed, &run.accusations);
@@ -461,7 +651,15 @@ impl Membership {
             message,
         }));
         self.forget(member, out);
-        self.abort(blame.unwrap_or(Blame::Peer(Some(seat))), reason, out);
+        let theirs_too = matches!(blame, Some(Blame::Caller | Blame::Interrupted));
+        let Stage::Running(run) = &self.stage else { return };
+        if survives && run.roster.all_finished() {
+            self.complete_if_done(out);
+        } else if survives && !theirs_too && run.roster.running() > 0 {
+            self.regroup(now, Vec::new(), out);
+        } else {
+            self.abort(blame.unwrap_or(Blame::Peer(Some(seat))), reason, out);
+        }
     }
 
     fn stop(&mut self, now: u64, blame: Blame, reason: String, out: &mut Vec<Command>) {
@@ -482,10 +680,11 @@ impl Membership {
     fn check_deadlines(&mut self, now: u64, out: &mut Vec<Command>) {
         for member in self.detector.silent(now) {
             let silence = self.detector.silence_ms(now, member).unwrap_or_default();
-            self.lost(member, &format!("nothing was heard of it for {silence} ms"), out);
+            self.lost(now, member, &format!("nothing was heard of it for {silence} ms"), out);
         }
         match &self.stage {
-            Stage::Gathering { want, by } if now >= *by => {
+            Stage::Gathering { wish, by } if now >= *by => {
+                let want = wish.workers;
                 let (have, seconds) = (self.lobby.len(), self.options.join_ms as f64 / 1000.0);
                 let reason = format!("only {have} of {want} workers joined within {seconds} s");
                 self.abort(Blame::Peer(None), reason, out);
@@ -498,7 +697,14 @@ impl Membership {
                 if let Some(accusation) = culprit(&run.accusations).filter(|_| due) {
                     let (accused, by) = (accusation.against, accusation.by);
                     let how = format!("{by} lost its connection to it");
-                    self.condemn(accused, &how, None, out);
+                    self.condemn(now, accused, (&how, None), out);
+                } else if run.short.is_some_and(|by| now >= by) {
+                    let (have, least) = (run.roster.running(), run.wish.least.unwrap_or(0));
+                    let seconds = self.options.join_ms as f64 / 1000.0;
+                    let reason = format!(
+                        "{have} workers are left, {least} are needed, and nobody came within {seconds} s"
+                    );
+                    self.abort(Blame::Peer(None), reason, out);
                 } else if let Some((reason, _)) = run.stop.as_ref().filter(|(_, by)| now >= *by) {
                     let seconds = self.options.stop_ms as f64 / 1000.0;
                     let reason = format!("{reason}: not all workers ended within {seconds} s");
@@ -514,10 +720,13 @@ impl Membership {
         out.push(Command::Abort { blame, reason });
     }
 
-    /// Tells everyone concerned and ends. Before the start those are the members that were waiting for it.
+    /// Tells everyone concerned and ends: those in a roster, and those who were waiting for a seat.
     fn end(&mut self, verdict: &Verdict, out: &mut Vec<Command>) {
         let concerned: Vec<MemberId> = match &self.stage {
-            Stage::Running(run) => run.roster.listeners(),
+            Stage::Running(run) => {
+                let waiting = self.lobby.iter().map(|info| info.member);
+                run.roster.listeners().into_iter().chain(waiting).collect()
+            }
             Stage::Idle | Stage::Gathering { .. } => {
                 self.lobby.iter().map(|info| info.member).collect()
             }

@@ -24,7 +24,7 @@ impl Bench {
     /// Members 10, 11, … have joined a job of that many workers.
     fn started(workers: u32) -> Bench {
         let mut bench = Bench { machine: Membership::new(Options::default()), out: vec![], now: 0 };
-        bench.on(Event::Submit { workers });
+        bench.on(Event::Submit(Wish::fixed(workers)));
         (0..u64::from(workers)).for_each(|member| bench.on(joined(10 + member)));
         assert!(matches!(bench.out.last(), Some(Command::Start { .. })));
         bench.out.clear();
@@ -94,7 +94,7 @@ fn is_abort(verdict: &Verdict) -> bool {
 fn a_job_gathers_starts_in_order_of_arrival_and_completes() {
     let mut bench = Bench { machine: Membership::new(Options::default()), out: vec![], now: 0 };
     bench.on(joined(9));
-    bench.on(Event::Submit { workers: 2 });
+    bench.on(Event::Submit(Wish::fixed(2)));
     assert_eq!(bench.out, [Command::Waiting { have: 1, want: 2 }]);
     bench.on(joined(3));
     bench.on(joined(4));
@@ -114,10 +114,10 @@ fn a_job_gathers_starts_in_order_of_arrival_and_completes() {
     assert_eq!((roster[1].host.as_str(), roster[1].seat), ("host-3", Seat(1)));
     assert_eq!(bench.machine.lobby().len(), 1, "one too many waits");
     bench.out.clear();
-    bench.on(Event::Finished { member: id(3) });
+    bench.on(Event::Finished { member: id(3), epoch: Epoch(0) });
     assert!(bench.out.is_empty());
-    bench.on(Event::Finished { member: id(9) });
-    assert_eq!(bench.told(|verdict| *verdict == Verdict::Done), [9, 3]);
+    bench.on(Event::Finished { member: id(9), epoch: Epoch(0) });
+    assert_eq!(bench.told(|verdict| *verdict == Verdict::Done), [9, 3, 4]);
     assert_eq!(bench.out.last(), Some(&Command::Complete { stopped: None }));
     bench.out.clear();
     bench.on(Event::Left { member: id(3) });
@@ -214,10 +214,10 @@ fn an_accused_that_still_beats_is_given_time_and_then_blamed() {
 #[test]
 fn an_accusation_withdrawn_by_finishing_is_forgotten() {
     let mut bench = Bench::started(2);
-    bench.on(Event::Finished { member: id(11) });
+    bench.on(Event::Finished { member: id(11), epoch: Epoch(0) });
     bench.accuse(10, 1, 3, "last barrier");
     bench.on(Event::Left { member: id(11) });
-    bench.on(Event::Finished { member: id(10) });
+    bench.on(Event::Finished { member: id(10), epoch: Epoch(0) });
     assert_eq!(bench.out.last(), Some(&Command::Complete { stopped: None }));
     assert_eq!(bench.told(|verdict| *verdict == Verdict::Done), [10]);
 }
@@ -252,7 +252,7 @@ fn a_report_that_blames_a_peer_is_an_accusation() {
 #[test]
 fn too_few_workers_are_counted_when_time_is_up() {
     let mut bench = Bench { machine: Membership::new(Options::default()), out: vec![], now: 0 };
-    bench.on(Event::Submit { workers: 4 });
+    bench.on(Event::Submit(Wish::fixed(4)));
     [1, 2, 3].into_iter().for_each(|member| bench.on(joined(member)));
     bench.pass(59_900, &[1, 2, 3]);
     assert!(!bench.machine.ended());
@@ -265,7 +265,7 @@ fn too_few_workers_are_counted_when_time_is_up() {
 #[test]
 fn one_who_leaves_before_the_start_is_replaced() {
     let mut bench = Bench { machine: Membership::new(Options::default()), out: vec![], now: 0 };
-    bench.on(Event::Submit { workers: 2 });
+    bench.on(Event::Submit(Wish::fixed(2)));
     bench.on(joined(1));
     bench.on(Event::Left { member: id(1) });
     assert_eq!(bench.out.last(), Some(&Command::Waiting { have: 0, want: 2 }));
@@ -278,7 +278,7 @@ fn one_who_leaves_before_the_start_is_replaced() {
 #[test]
 fn a_failure_before_the_start_ends_the_job_at_once() {
     let mut bench = Bench { machine: Membership::new(Options::default()), out: vec![], now: 0 };
-    bench.on(Event::Submit { workers: 2 });
+    bench.on(Event::Submit(Wish::fixed(2)));
     bench.on(joined(1));
     bench.on(Event::Failed { member: id(1), blame: Blame::Machine, message: "no memory".into() });
     assert_eq!(bench.fault().host.as_deref(), Some("host-1"));
@@ -292,8 +292,8 @@ fn a_polite_stop_waits_and_a_second_one_does_not() {
     let mut polite = Bench::started(2);
     polite.on(stop());
     assert_eq!(polite.told(|verdict| *verdict == Verdict::Stop), [10, 11]);
-    polite.on(Event::Finished { member: id(10) });
-    polite.on(Event::Finished { member: id(11) });
+    polite.on(Event::Finished { member: id(10), epoch: Epoch(0) });
+    polite.on(Event::Finished { member: id(11), epoch: Epoch(0) });
     assert_eq!(
         polite.out.last(),
         Some(&Command::Complete { stopped: Some("asked to stop".into()) })
@@ -312,7 +312,7 @@ fn a_polite_stop_waits_and_a_second_one_does_not() {
 #[test]
 fn a_job_without_workers_is_the_callers_mistake() {
     let mut bench = Bench { machine: Membership::new(Options::default()), out: vec![], now: 0 };
-    bench.on(Event::Submit { workers: 0 });
+    bench.on(Event::Submit(Wish::fixed(0)));
     assert_eq!(bench.aborted().unwrap().0, Blame::Caller);
 }
 
@@ -326,12 +326,20 @@ fn event() -> impl Strategy<Value = Event> {
         Just(Blame::Peer(None)),
     ];
     prop_oneof![
-        1 => (0u32..5).prop_map(|workers| Event::Submit { workers }),
+        1 => (0u32..5).prop_map(|workers| Event::Submit(Wish::fixed(workers))),
+        2 => (1u32..5, 0u32..3, 0u32..3).prop_map(|(workers, less, more)| Event::Submit(Wish {
+            workers,
+            most: workers + more,
+            least: Some(workers.saturating_sub(less).max(1)),
+            deal: (0..workers).map(|w| (0..9).filter(|s| s % workers == w).collect()).collect(),
+        })),
+        3 => member().prop_map(|member| Event::Prepared { member }),
+        1 => member().prop_map(|member| Event::Leave { member }),
         8 => (0u64..6).prop_map(joined),
         8 => member().prop_map(|member| Event::Beat { member }),
         4 => (member(), step()).prop_map(|(member, step)| Event::Phase { member, step, phase: "p".into() }),
         1 => member().prop_map(|member| Event::Left { member }),
-        6 => member().prop_map(|member| Event::Finished { member }),
+        6 => (member(), 0u32..4).prop_map(|(member, epoch)| Event::Finished { member, epoch: Epoch(epoch) }),
         1 => (member(), blame).prop_map(|(member, blame)| Event::Failed { member, blame, message: "m".into() }),
         1 => (member(), 0u32..6, step()).prop_map(|(by, seat, step)| Event::Accuse {
             by, seat: Seat(seat), phase: "q".into(), step,
@@ -359,22 +367,43 @@ fn check_law(machine: &Membership, out: &[Command]) -> Result<(), TestCaseError>
             _ => {}
         }
     }
-    prop_assert!(faults.len() <= 1, "{:?}", faults);
     let Some(roster) = machine.roster() else { return Ok(()) };
-    for (seat, placed) in roster.placed.iter().enumerate() {
-        prop_assert_eq!(placed.info.seat.index(), seat);
+    let seats = roster.placed.iter().map(|placed| placed.info.seat.index());
+    prop_assert_eq!(seats.collect::<Vec<_>>(), (0..roster.placed.len()).collect::<Vec<_>>());
+    let everyone = || roster.placed.iter().chain(&roster.past);
+    for placed in everyone() {
         let listens = matches!(placed.standing, Standing::Running | Standing::Finished);
-        let due = usize::from(machine.ended() && listens);
-        prop_assert_eq!(told.get(&placed.info.member).copied().unwrap_or(0), due);
-        let fault = faults.iter().find(|fault| fault.rank == Some(placed.info.seat));
-        prop_assert!(fault.is_none_or(|fault| fault.host.as_ref() == Some(&placed.info.host)));
-        prop_assert!(fault.is_none() || placed.standing == Standing::Dead);
+        let found = told.get(&placed.info.member).copied().unwrap_or(0);
+        match placed.standing {
+            // Released, or told of the end before it went.
+            Standing::Departed => prop_assert!(found <= 1),
+            _ => prop_assert_eq!(found, usize::from(machine.ended() && listens)),
+        }
     }
-    let complete = out.iter().any(|it| matches!(it, Command::Complete { .. }));
-    let died = roster.placed.iter().any(|placed| placed.standing == Standing::Dead);
-    prop_assert_eq!(died, faults.iter().any(|fault| fault.rank.is_some()));
-    prop_assert!(!(complete && died));
-    prop_assert!(told.keys().all(|told| roster.placed.iter().any(|it| it.info.member == *told)));
+    let dead = everyone().filter(|placed| placed.standing == Standing::Dead).count();
+    prop_assert_eq!(dead, faults.iter().filter(|fault| fault.rank.is_some()).count());
+    let waiting = |told: &MemberId| machine.lobby().iter().any(|info| info.member == *told);
+    prop_assert!(
+        told.keys().all(|told| waiting(told) || everyone().any(|it| it.info.member == *told))
+    );
+    check_epochs(out)
+}
+
+/// Epochs grow one by one, their members are different ones, and their deals are partitions.
+fn check_epochs(out: &[Command]) -> Result<(), TestCaseError> {
+    let mut last = 0;
+    for command in out {
+        let Command::Regroup { epoch, roster, deal } = command else { continue };
+        prop_assert!(epoch.0 > last, "epoch {} after {last}", epoch.0);
+        last = epoch.0;
+        let mut members: Vec<MemberId> = roster.iter().map(|info| info.member).collect();
+        members.sort_unstable();
+        members.dedup();
+        prop_assert_eq!((members.len(), deal.len()), (roster.len(), roster.len()));
+        let mut shards: Vec<u32> = deal.iter().flatten().copied().collect();
+        shards.sort_unstable();
+        prop_assert_eq!(shards, (0..9).collect::<Vec<_>>());
+    }
     Ok(())
 }
 
@@ -391,7 +420,7 @@ proptest! {
         let mut submitted = false;
         for (wait, event) in events {
             now += wait;
-            submitted |= matches!(event, Event::Submit { .. });
+            submitted |= matches!(event, Event::Submit(_));
             let before = (machine.ended(), out.len());
             machine.on(now, event, &mut out);
             prop_assert!(!before.0 || out.len() == before.1, "a command after the end");
@@ -405,4 +434,141 @@ proptest! {
         check_law(&machine, &out)?;
         prop_assert!(machine.ended() || !submitted);
     }
+}
+
+/// A flock that survives: shard s of twelve is with worker s mod n.
+fn survivors(workers: u32, least: u32, most: u32) -> Bench {
+    let mut bench = Bench { machine: Membership::new(Options::default()), out: vec![], now: 0 };
+    let deal = (0..workers).map(|w| (0..12).filter(|s| s % workers == w).collect()).collect();
+    bench.on(Event::Submit(Wish { workers, most, least: Some(least), deal }));
+    (0..u64::from(workers)).for_each(|member| bench.on(joined(10 + member)));
+    bench.out.clear();
+    bench
+}
+
+impl Bench {
+    /// The one new epoch: its number, its members in the order of seats, and their shards.
+    fn regrouped(&self) -> (u64, Vec<u64>, Deal) {
+        let found: Vec<_> = self
+            .out
+            .iter()
+            .filter_map(|command| match command {
+                Command::Regroup { epoch, roster, deal } => {
+                    let seats: Vec<u32> = roster.iter().map(|info| info.seat.0).collect();
+                    assert_eq!(seats, (0..roster.len() as u32).collect::<Vec<_>>());
+                    let members = roster.iter().map(|info| info.member.0).collect();
+                    Some((u64::from(epoch.0), members, deal.clone()))
+                }
+                _ => None,
+            })
+            .collect();
+        let [one] = found.as_slice() else { panic!("one new epoch was due: {:?}", self.out) };
+        one.clone()
+    }
+}
+
+#[test]
+fn survivors_of_a_death_get_new_seats_and_the_shards_of_the_dead() {
+    let mut bench = survivors(3, 1, 3);
+    bench.phase(11, 7, "the merge");
+    bench.on(Event::Left { member: id(11) });
+    assert_eq!(bench.fault().rank, Some(Seat(1)));
+    assert!(bench.fault().message.contains("step 7"), "{}", bench.fault().message);
+    let (epoch, members, deal) = bench.regrouped();
+    assert_eq!((epoch, members), (1, vec![10, 12]));
+    assert_eq!(deal, [vec![0, 1, 3, 6, 7, 9], vec![2, 4, 5, 8, 10, 11]]);
+    bench.out.clear();
+    bench.on(Event::Left { member: id(10) });
+    let (epoch, members, deal) = bench.regrouped();
+    assert_eq!((epoch, members, deal), (2, vec![12], vec![(0..12).collect()]));
+    bench.out.clear();
+    bench.on(Event::Left { member: id(12) });
+    assert!(matches!(bench.out.last(), Some(Command::Abort { blame: Blame::Peer(Some(_)), .. })));
+}
+
+#[test]
+fn bad_data_ends_the_job_for_all_and_a_full_disk_only_for_one() {
+    let fail = |blame| {
+        let mut bench = survivors(2, 1, 2);
+        bench.on(Event::Failed { member: id(10), blame, message: "no".into() });
+        bench.out.iter().any(|command| matches!(command, Command::Abort { .. }))
+    };
+    assert!(fail(Blame::Caller));
+    assert!(!fail(Blame::Machine));
+}
+
+#[test]
+fn a_newcomer_reads_its_shards_before_it_has_a_seat() {
+    let mut bench = survivors(2, 1, 3);
+    bench.on(joined(20));
+    let prepare = Command::Prepare { member: id(20), shards: vec![8, 9, 10, 11] };
+    assert_eq!(bench.out, [prepare]);
+    bench.out.clear();
+    bench.on(Event::Prepared { member: id(20) });
+    let (epoch, members, deal) = bench.regrouped();
+    assert_eq!((epoch, members), (1, vec![10, 11, 20]));
+    assert_eq!(deal[2], [8, 9, 10, 11]);
+    // The flock is full: the next one waits for a vacancy.
+    bench.out.clear();
+    bench.on(joined(21));
+    assert!(bench.out.is_empty());
+    bench.on(Event::Left { member: id(10) });
+    assert!(matches!(bench.out.last(), Some(Command::Prepare { member: MemberId(21), .. })));
+}
+
+#[test]
+fn too_few_workers_wait_for_more_and_not_for_ever() {
+    let mut bench = survivors(2, 2, 4);
+    bench.on(Event::Left { member: id(10) });
+    assert!(bench.out.contains(&Command::Waiting { have: 1, want: 2 }));
+    assert!(!bench.out.iter().any(|command| matches!(command, Command::Regroup { .. })));
+    bench.on(joined(20));
+    bench.out.clear();
+    bench.on(Event::Prepared { member: id(20) });
+    let (epoch, members, _) = bench.regrouped();
+    assert_eq!((epoch, members), (2, vec![11, 20]));
+    bench.out.clear();
+    bench.on(Event::Left { member: id(11) });
+    bench.pass(61_000, &[20]);
+    let Some(Command::Abort { reason, .. }) = bench.out.last() else { panic!("{:?}", bench.out) };
+    assert_eq!(reason, "1 workers are left, 2 are needed, and nobody came within 60 s");
+}
+
+#[test]
+fn who_asks_to_leave_is_released_and_the_last_one_ends_the_job_politely() {
+    let mut bench = survivors(2, 1, 2);
+    bench.on(Event::Leave { member: id(10) });
+    assert_eq!(bench.told(|verdict| *verdict == Verdict::Released), [10]);
+    assert_eq!(bench.regrouped().1, [11]);
+    assert!(!bench.out.iter().any(|command| matches!(command, Command::Fault(_))));
+    bench.on(Event::Left { member: id(10) });
+    bench.on(Event::Leave { member: id(11) });
+    assert_eq!(bench.told(|verdict| *verdict == Verdict::Stop), [11]);
+    bench.on(Event::Finished { member: id(11), epoch: Epoch(0) });
+    assert!(matches!(bench.out.last(), Some(Command::Complete { stopped: Some(_) })));
+}
+
+#[test]
+fn a_death_after_the_work_is_done_does_not_undo_it() {
+    let mut bench = survivors(2, 1, 2);
+    bench.on(Event::Finished { member: id(10), epoch: Epoch(0) });
+    bench.on(Event::Left { member: id(11) });
+    assert!(matches!(bench.out.last(), Some(Command::Complete { stopped: None })));
+    assert_eq!(bench.told(|verdict| *verdict == Verdict::Done), [10]);
+}
+
+#[test]
+fn an_accused_that_still_beats_is_left_out_of_the_next_epoch() {
+    let mut bench = survivors(3, 1, 3);
+    bench.accuse(10, 2, 5, "the merge");
+    bench.pass(2_000, &[10, 11, 12]);
+    assert_eq!(bench.fault().rank, Some(Seat(2)));
+    assert_eq!(bench.regrouped().1, [10, 11]);
+    assert!(bench.out.contains(&Command::Forget { member: id(12) }));
+    // What it says from now on is nobody's business.
+    bench.out.clear();
+    bench.on(Event::Finished { member: id(12), epoch: Epoch(0) });
+    bench.accuse(12, 0, 5, "the merge");
+    bench.pass(2_000, &[10, 11]);
+    assert!(bench.out.is_empty(), "{:?}", bench.out);
 }

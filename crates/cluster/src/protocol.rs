@@ -4,14 +4,16 @@
 //! length: parts are counted and summed before they are kept, and lists have a most.
 
 use crate::bytes::Bytes;
+use crate::deal::Deal;
 use crate::manifest::PartInfo;
+use crate::membership::Wish;
 use serde::de::{Error as _, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use starlings_core::{Blame, Epoch, Event, Fault, FaultReport, JobId, Result, Seat, Step};
 use std::fmt;
 
 /// The version both sides must speak.
-pub const VERSION: u8 = 1;
+pub const VERSION: u8 = 2;
 
 /// Most bytes of a message in one part.
 pub const PART_BYTES: usize = 1 << 20;
@@ -62,6 +64,8 @@ pub enum FromWorker {
     Event(String),
     /// It lost a peer.
     Accuse {
+        /// The epoch in which it had that seat.
+        epoch: Epoch,
         /// The peer.
         seat: Seat,
         /// What was being done.
@@ -78,8 +82,15 @@ pub enum FromWorker {
         /// What to do.
         hint: Option<String>,
     },
+    /// It has no seat yet, and has read what it was told to read.
+    Prepared,
+    /// It must go: the others are to go on without it.
+    Leave,
     /// It has done its work.
-    Finished,
+    Finished {
+        /// The epoch in which it did.
+        epoch: Epoch,
+    },
     /// The trained model, or whatever else the job promised, as the bytes of a file.
     Model(Bytes),
     /// Its part of a checkpoint is durable, for the one who commits.
@@ -99,6 +110,12 @@ pub enum ToWorker {
     Welcome(Option<Bytes>),
     /// Begin.
     Assign(Box<Assignment>),
+    /// The job runs already: read the shards of the only deal in here, say so, and wait for a seat.
+    Prepare(Box<Assignment>),
+    /// Members have changed: a new epoch begins.
+    Regroup(Box<Lineup>),
+    /// The others go on without you, as you asked.
+    Released,
     /// Stop at once: the job is over without success.
     Abort {
         /// Why.
@@ -130,6 +147,31 @@ pub struct Assignment {
     pub peer_token: Token,
     /// What is known of the data (columns, categories, statistics), so that all encode it alike.
     pub survey: Option<Bytes>,
+    /// The shards of each seat; empty where the job's plan deals them itself.
+    pub deal: Deal,
+}
+
+/// Who sits where in an epoch.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Lineup {
+    /// The receiver's place.
+    pub seat: Seat,
+    /// The epoch that begins.
+    pub epoch: Epoch,
+    /// Everyone, in the order of their seats.
+    #[serde(deserialize_with = "bounded_list")]
+    pub roster: Vec<Peer>,
+    /// The shards of each seat; empty where the job's plan deals them itself.
+    pub deal: Deal,
+}
+
+impl Assignment {
+    /// The first lineup.
+    #[must_use]
+    pub fn lineup(&self) -> Lineup {
+        let (roster, deal) = (self.roster.clone(), self.deal.clone());
+        Lineup { seat: self.seat, epoch: self.epoch, roster, deal }
+    }
 }
 
 /// One worker as its peers need to know it.
@@ -152,8 +194,8 @@ pub enum FromClient {
     Submit {
         /// The job as text.
         job: String,
-        /// How many workers it needs.
-        workers: u32,
+        /// Whom it needs.
+        wish: Wish,
         /// What is known of its data.
         survey: Option<Bytes>,
     },
@@ -195,8 +237,10 @@ pub enum ToClient {
 pub struct Status {
     /// The job that runs, if one does.
     pub job_id: Option<JobId>,
-    /// Workers the job needs.
+    /// Workers the job began with.
     pub workers: u32,
+    /// How often members have changed.
+    pub epoch: Epoch,
     /// Everyone who is connected or was part of the job.
     #[serde(deserialize_with = "bounded_list")]
     pub members: Vec<MemberStatus>,

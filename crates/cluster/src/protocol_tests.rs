@@ -19,6 +19,7 @@ fn assignment(survey: usize, peers: usize) -> Message {
         roster: (0..peers as u32).map(peer).collect(),
         peer_token: Token([9; 32]),
         survey: Some(Bytes((0..survey).map(|i| i as u8).collect())),
+        deal: vec![vec![0, 2], vec![1]],
     })))
 }
 
@@ -36,12 +37,13 @@ fn samples() -> Vec<Message> {
         Message::FromWorker(FromWorker::Ready { host: "a".into(), pid: 1, address: "b".into() }),
         Message::FromWorker(FromWorker::Beat { step: Step(u64::MAX), phase: "é".into() }),
         Message::FromWorker(FromWorker::Accuse {
+            epoch: Epoch(1),
             seat: Seat(1),
             phase: String::new(),
             step: Step(0),
         }),
         Message::FromWorker(FromWorker::failed(&failed)),
-        Message::FromWorker(FromWorker::Finished),
+        Message::FromWorker(FromWorker::Finished { epoch: Epoch(2) }),
         Message::FromWorker(FromWorker::Model(Bytes(vec![0, 255]))),
         Message::FromWorker(FromWorker::Part {
             step: Step(3),
@@ -51,13 +53,27 @@ fn samples() -> Vec<Message> {
         Message::ToWorker(ToWorker::Abort { message: "no".into(), fault: Some(fault) }),
         Message::ToWorker(ToWorker::Stop),
         Message::ToWorker(ToWorker::Done),
-        Message::FromClient(FromClient::Submit { job: "x".into(), workers: 4, survey: None }),
+        Message::FromClient(FromClient::Submit {
+            job: "x".into(),
+            wish: Wish::fixed(4),
+            survey: None,
+        }),
+        Message::FromWorker(FromWorker::Prepared),
+        Message::FromWorker(FromWorker::Leave),
+        Message::ToWorker(ToWorker::Released),
+        Message::ToWorker(ToWorker::Regroup(Box::new(Lineup {
+            seat: Seat(1),
+            epoch: Epoch(2),
+            roster: vec![],
+            deal: vec![vec![], vec![7]],
+        }))),
         Message::FromClient(FromClient::Status),
         Message::ToClient(ToClient::Accepted { job_id: JobId(1) }),
         Message::ToClient(ToClient::failed(&failed)),
         Message::ToClient(ToClient::Status(Status {
             job_id: None,
             workers: 2,
+            epoch: Epoch(3),
             members: vec![MemberStatus {
                 seat: None,
                 host: "a".into(),
@@ -112,7 +128,7 @@ fn a_long_message_is_cut_and_short_ones_pass_between_its_parts() {
     let parts = to_parts(&long).unwrap();
     assert_eq!(parts.len(), 4);
     assert!(parts.iter().all(|part| part.len() <= PART_HEADER_BYTES + PART_BYTES));
-    let beat = Message::FromWorker(FromWorker::Finished);
+    let beat = Message::FromWorker(FromWorker::Finished { epoch: Epoch(2) });
     let short = to_parts(&beat).unwrap();
     let mut assembler = Assembler::new(MESSAGE_BYTES_MAX);
     for _ in 0..2 {

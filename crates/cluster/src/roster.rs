@@ -1,6 +1,10 @@
 //! Who takes part: the members of one epoch in the order of their seats, and what is last known of each.
 
+use crate::deal::{Deal, deal_again};
 use starlings_core::{Epoch, Seat, Step};
+
+/// Members of earlier epochs that are remembered for those who ask.
+const PAST_MAX: usize = 64;
 
 /// A member's identity at the coordinator: one for each connection, never used again.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -37,7 +41,7 @@ pub enum Standing {
     Running,
     /// It reported that it is done, and is still connected.
     Finished,
-    /// It reported that it is done, and then left.
+    /// It reported that it is done or that it must go, and then left.
     Departed,
     /// Lost, or failed by its own word.
     Dead,
@@ -61,6 +65,8 @@ pub struct Placed {
     pub standing: Standing,
     /// How far it was when last heard of.
     pub progress: Option<Progress>,
+    /// The epoch in which it got its first seat.
+    pub since: Epoch,
 }
 
 /// The members of one epoch, in the order of their seats.
@@ -70,6 +76,10 @@ pub struct Roster {
     pub epoch: Epoch,
     /// Its members; the index is the seat.
     pub placed: Vec<Placed>,
+    /// The shards of each seat; empty where the job's plan deals them itself.
+    pub deal: Deal,
+    /// Members of earlier epochs who are not in this one.
+    pub past: Vec<Placed>,
 }
 
 impl Roster {
@@ -88,14 +98,73 @@ impl Roster {
         let listening = self
             .placed
             .iter()
+            .chain(&self.past)
             .filter(|placed| matches!(placed.standing, Standing::Running | Standing::Finished));
         listening.map(|placed| placed.info.member).collect()
     }
 
+    pub(crate) fn running(&self) -> usize {
+        self.placed.iter().filter(|placed| placed.standing == Standing::Running).count()
+    }
+
+    /// Whether nobody works any more and someone has brought the work to its end.
     pub(crate) fn all_finished(&self) -> bool {
-        self.placed
+        let done = |placed: &Placed| placed.standing == Standing::Finished;
+        let ended =
+            |placed: &Placed| matches!(placed.standing, Standing::Finished | Standing::Departed);
+        self.running() == 0
+            && (self.placed.iter().all(ended) || self.placed.iter().chain(&self.past).any(done))
+    }
+
+    /// The roster of the next epoch: those who still work, in their order, then the newcomers.
+    pub(crate) fn next(&self, newcomers: Vec<MemberInfo>) -> Roster {
+        let (staying, gone): (Vec<&Placed>, Vec<&Placed>) =
+            self.placed.iter().partition(|placed| placed.standing == Standing::Running);
+        let was: Vec<Option<Seat>> = staying
             .iter()
-            .all(|placed| matches!(placed.standing, Standing::Finished | Standing::Departed))
+            .map(|placed| Some(placed.info.seat))
+            .chain(newcomers.iter().map(|_| None))
+            .collect();
+        let epoch = Epoch(self.epoch.0 + 1);
+        let fresh = newcomers.into_iter().map(|info| Placed {
+            info,
+            standing: Standing::Running,
+            progress: None,
+            since: epoch,
+        });
+        let mut placed: Vec<Placed> = staying.into_iter().cloned().chain(fresh).collect();
+        for (seat, placed) in placed.iter_mut().enumerate() {
+            placed.info.seat = Seat(seat as u32);
+        }
+        let mut past = self.past.clone();
+        past.extend(gone.into_iter().cloned());
+        // A flock that changes for ever must not remember for ever; who still listens is kept.
+        while past.len() > PAST_MAX
+            && let Some(at) = past.iter().position(|placed| placed.standing != Standing::Finished)
+        {
+            past.remove(at);
+        }
+        let deal = self.next_deal(&was);
+        Roster { epoch, placed, deal, past }
+    }
+
+    /// The deal among members who sat there before, or nowhere.
+    pub(crate) fn next_deal(&self, was: &[Option<Seat>]) -> Deal {
+        if self.deal.is_empty() {
+            return Deal::new();
+        }
+        let had = |seat: &Option<Seat>| {
+            seat.map_or(Vec::new(), |seat| self.deal.get(seat.index()).cloned().unwrap_or_default())
+        };
+        let kept: Deal = was.iter().map(had).collect();
+        let orphans = self
+            .deal
+            .iter()
+            .enumerate()
+            .filter(|(seat, _)| !was.contains(&Some(Seat(*seat as u32))))
+            .flat_map(|(_, shards)| shards.clone())
+            .collect();
+        deal_again(kept, orphans)
     }
 }
 

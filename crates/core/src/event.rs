@@ -1,7 +1,7 @@
 //! Events: what a run says while it runs. They are plain data, so that a progress bar, a JSON stream, a
 //! dashboard and a replay all read the same thing.
 
-use crate::{Seat, Step};
+use crate::{Epoch, Seat, Step};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -80,6 +80,17 @@ pub enum Event {
     },
     /// Something failed; also listed in the report.
     Fault(FaultReport),
+    /// Members have changed, and the flock goes on.
+    Regrouped {
+        /// How often members have changed.
+        epoch: Epoch,
+        /// Workers now.
+        workers: u32,
+        /// The step it goes on with.
+        step: Step,
+        /// How the step in progress was completed: reweigh, recompute, continue or restore.
+        completion: String,
+    },
     /// A checkpoint is complete.
     Checkpoint {
         /// The step it was cut at: this many steps are done.
@@ -186,6 +197,9 @@ pub struct Report {
     pub evaluation: BTreeMap<String, f64>,
     /// What failed.
     pub faults: Vec<FaultReport>,
+    /// Rows of lost workers that no later step could take up.
+    #[serde(default)]
+    pub rows_left_out: u64,
     /// Where the model was written, if it was.
     pub model: Option<String>,
     /// Seconds of processor time, all workers together.

@@ -205,6 +205,14 @@ impl Dealer {
         Batch { table: &self.holding.table, slices, rows_step: to - from }
     }
 
+    /// How many rows of a shard step `step` (counted within the pass) takes, whoever holds it.
+    #[must_use]
+    pub fn rows_of(&self, step: u64, shard: Shard) -> u64 {
+        let (rows, shards) = (self.holding.rows_total, u64::from(self.holding.shards));
+        let place = |position: u64| (position.min(rows) + shards - 1 - u64::from(shard.0)) / shards;
+        place((step + 1) * self.batch) - place(step * self.batch)
+    }
+
     fn slice(&self, shard: Shard, start: usize, picked: Picked) -> Slice {
         let origin = shard_start(self.holding.rows_total, self.holding.shards, shard);
         Slice { shard, start, origin, picked }

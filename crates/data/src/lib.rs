@@ -7,6 +7,7 @@ mod chunk;
 mod columns;
 mod encode;
 mod input;
+mod joined;
 mod learning;
 mod load;
 mod locate;

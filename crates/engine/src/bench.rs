@@ -11,6 +11,7 @@ use crate::net::Net;
 use crate::node::Order;
 use crate::shared_sum::SharedSum;
 use serde::{Deserialize, Serialize};
+use starlings_cluster::membership::Wish;
 use starlings_cluster::protocol::{FromClient, Message, ToClient};
 use starlings_core::{Block, Body, Deadline, Fault, Result, Update, Values, suggestion};
 use starlings_transport::Lane;
@@ -263,7 +264,7 @@ impl AllReduce {
             let control = call(address, ticket)?;
             let job = serde_json::to_string(&Order::AllReduce(self.clone()))
                 .map_err(|error| Fault::machine(error.to_string()))?;
-            let submit = FromClient::Submit { job, workers: self.workers, survey: None };
+            let submit = FromClient::Submit { job, wish: Wish::fixed(self.workers), survey: None };
             control.send(&Message::FromClient(submit), Deadline::after_ms(10_000))?;
             let mut measured = None;
             loop {

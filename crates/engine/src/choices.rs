@@ -2,11 +2,12 @@
 
 use crate::compat;
 use crate::job::{Choice, Deal, Every, Fold, Job};
+use crate::recovery::Completion;
 use crate::rules::{RULES, Rule};
 use starlings_codec::{CODECS, Cheapest, Codec, Compressor, Rounds, Scheme};
 use starlings_consistency::{Blending, CONSISTENCIES, Consistency, Gate};
 use starlings_core::{Ability, Card, Entry, Fault, ParamKind, Params, Result};
-use starlings_learn::{BuildLearner, LEARNERS, Learner};
+use starlings_learn::{Appetite, BuildLearner, LEARNERS, Learner};
 use starlings_plan::{PLANS, Plan};
 use starlings_topology::{Form, Graph, Partial, Shuffle, TOPOLOGIES, Topology, Walk};
 use std::sync::Arc;
@@ -139,6 +140,29 @@ impl Choices {
             carriage: scheme.into(),
             served,
         })
+    }
+}
+
+impl Choices {
+    /// How a step ends when a member is lost.
+    #[must_use]
+    pub fn completion(&self) -> Completion {
+        let whole = self.plan.stages() == 1 && !self.served;
+        match (&self.layout, &*self.blend) {
+            _ if !whole || !self.learner.rebuilds() => Completion::Restore,
+            (Layout::Graph(_) | Layout::Walk(_) | Layout::Partial(_), _) => Completion::Continue,
+            (_, Blending::Local(_)) => Completion::Continue,
+            _ => match self.learner.appetite() {
+                Appetite::Batches => Completion::Reweigh,
+                Appetite::Passes => Completion::Recompute,
+            },
+        }
+    }
+
+    /// Whether models of workers differ by design, also at the moments when they meet.
+    #[must_use]
+    pub fn keeps_own_models(&self) -> bool {
+        matches!(self.layout, Layout::Graph(_) | Layout::Walk(_) | Layout::Partial(_))
     }
 }
 

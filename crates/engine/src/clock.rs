@@ -65,6 +65,8 @@ pub struct Clock {
     spent: BTreeMap<&'static str, f64>,
     /// Seconds of the last computation.
     computation: f64,
+    /// What happened in the last step: told when the next is done, for only then do all others have it, too.
+    held: Vec<Event>,
 }
 
 impl Clock {
@@ -89,6 +91,19 @@ impl Clock {
             phase: None,
             spent: BTreeMap::new(),
             computation: 0.0,
+            held: Vec::new(),
+        }
+    }
+
+    /// This worker has another seat.
+    pub fn sit(&mut self, seat: Seat) {
+        self.seat = seat;
+    }
+
+    /// Tells what was held back: everyone has the last step.
+    pub fn committed(&mut self) {
+        for event in std::mem::take(&mut self.held) {
+            self.tell(event);
         }
     }
 
@@ -159,6 +174,7 @@ impl Clock {
 
     /// A step is done.
     pub fn step_done(&mut self, walk: &Walk, outcome: &Outcome) {
+        self.committed();
         if self.seat != Seat(0) {
             return;
         }
@@ -170,7 +186,7 @@ impl Clock {
         let at = now();
         if last || self.told.is_none_or(|told| at - told >= STEP_EVENTS_GAP) {
             self.told = Some(at);
-            self.tell(Event::Step {
+            self.held.push(Event::Step {
                 step: Step(walk.steps() - 1),
                 epoch: walk.passes(),
                 objective: outcome.objective,
@@ -193,7 +209,7 @@ impl Clock {
         let mean = (self.pass_count > 0).then(|| self.pass_sum / self.pass_count as f64);
         let objective = if outcome.iterations.is_some() { outcome.objective } else { mean };
         (self.pass_sum, self.pass_count) = (0.0, 0);
-        self.tell(Event::Epoch {
+        self.held.push(Event::Epoch {
             epoch: walk.passes().saturating_sub(1),
             step: Step(walk.steps()),
             objective,

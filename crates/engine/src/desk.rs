@@ -1,13 +1,15 @@
 //! A worker's desk: everything within reach of the walk, laid out before the first step and cleared away
 //! after the last.
 
-use crate::bridge::{Built, Exchange, Plans};
+use crate::bridge::{Built, Exchange, Nobody, Plans};
 use crate::choices::{Carriage, Choices, Layout, raw};
 use crate::clock::{Clock, Observer, Whereabouts, process_cpu_seconds};
-use crate::job::{EPOCHS_DEFAULT, Fold, Job};
+use crate::exchange::packet::Losses;
+use crate::job::{Deal, EPOCHS_DEFAULT, Fold, Job};
 use crate::keeper::{Keeper, Resumed};
 use crate::net::Net;
-use crate::redeal::Redeal;
+use crate::recovery::{Leases, Regroup};
+use crate::redeal::{Loader, Redeal};
 use crate::serve::Ledger;
 use crate::stop::Stop;
 use crate::trace::Tracer;
@@ -15,7 +17,7 @@ use crate::walk::Walk;
 use crate::wiring::StageWires;
 use serde::{Deserialize, Serialize};
 use starlings_consistency::Blending;
-use starlings_core::{Deadline, Event, Fault, Model, Pace, Result, Role, Seat, Step};
+use starlings_core::{Deadline, Event, Fault, Model, Pace, Result, Role, Seat, Shard, Step};
 use starlings_data::{Batch, Dealer, Holding, Slice};
 use starlings_learn::{
     Appetite, Facts, Grade, Learner, Memory, Moment, NoWires, Outbox, Place, Wires, Work,
@@ -50,11 +52,20 @@ pub struct Setup<'a> {
     pub resumed: Option<Resumed>,
     /// Where checkpoints go, if anywhere.
     pub keeper: Keeper,
-    /// Deals shards by speed, where the job wants that.
-    pub redeal: Option<Redeal>,
+    /// Reads the rows of other shards, should they be dealt to this worker.
+    pub loader: Loader,
+    /// Who gives it a new flock when members change; `None` where a loss is the end.
+    pub regroup: Option<Box<dyn Regroup>>,
+    /// Whether it has no seat yet: the job runs already.
+    pub newcomer: bool,
+    /// Who takes the model at the end, before anyone may leave.
+    pub deliver: Option<Deliver>,
     /// Whether this worker answers for its whole process in counts of processor time.
     pub speaks_for_process: bool,
 }
+
+/// Takes the model and the figures of a whole run.
+pub type Deliver = Box<dyn FnMut(&Model, &Figures) -> Result<()> + Send>;
 
 /// What came of a worker's run. Numbers are sums over all workers; only seat 0 has the model.
 #[derive(Clone, Debug)]
@@ -92,6 +103,8 @@ pub struct Figures {
     pub dropped: u64,
     /// How long each worker spent on what.
     pub paces: Vec<Pace>,
+    /// Rows of lost workers that no later step could take up.
+    pub rows_left_out: u64,
 }
 
 /// Makes the moment of a step.
@@ -130,9 +143,16 @@ impl Unit {
 
 /// A worker's desk.
 pub struct Desk {
+    pub(crate) job: Job,
+    pub(crate) choices: Choices,
+    pub(crate) facts: Facts,
     pub(crate) learner: Arc<dyn Learner>,
     pub(crate) exchange: Box<dyn Exchange>,
     pub(crate) dealer: Dealer,
+    pub(crate) leases: Leases,
+    /// Shards that are this worker's from the next step on.
+    pub(crate) pending: Option<Vec<Shard>>,
+    pub(crate) loader: Loader,
     pub(crate) model: Model,
     pub(crate) memory: Memory,
     pub(crate) wires: Box<dyn Wires + Send>,
@@ -145,12 +165,21 @@ pub struct Desk {
     pub(crate) stop: Stop,
     pub(crate) wants_factors: bool,
     pub(crate) by_shard: Unit,
+    pub(crate) regroup: Option<Box<dyn Regroup>>,
+    pub(crate) newcomer: bool,
+    pub(crate) assignment: Assignment,
+    /// Who is dealt each shard.
+    pub(crate) holders: Vec<Seat>,
+    pub(crate) net: Arc<Net>,
+    deliver: Option<Deliver>,
+    survives: bool,
+    begun: bool,
     tracer: Tracer,
-    assignment: Assignment,
-    net: Arc<Net>,
     server: Option<JoinHandle<()>>,
     ledger: Arc<Ledger>,
     wired: Arc<AtomicU64>,
+    /// Bytes of exchanges that members' changes have ended: in memory, and sent.
+    bytes_before: [u64; 2],
     speaks_for_process: bool,
     cpu_before: f64,
 }
@@ -179,61 +208,116 @@ impl Desk {
             return Err(Fault::caller("this learner decides by itself when it is done, and owners cannot tell all workers")
                 .hint("set [train] steps, or choose another topology than 'star'"));
         }
-        let walk = Walk::new(start, steps_max, steps_a_pass);
         let tracer = Tracer::new(job.trace);
-        let wants_factors = wants_factors(&choices, job);
-        let plans = Plans {
-            job,
-            choices: &choices,
-            assignment: &assignment,
-            net: &net,
-            model: &model,
-            start,
-            tracer: tracer.clone(),
-        };
-        let Built { mut exchange, server, ledger } = plans.build()?;
-        for (lost, own) in losses {
-            exchange.restore(lost, own);
-        }
-        let wired = Arc::new(AtomicU64::new(0));
-        let wires: Box<dyn Wires + Send> = match assignment.pipeline.clone() {
-            pipeline if pipeline.len() == 1 => Box::new(NoWires),
-            pipeline => {
-                Box::new(StageWires::new(net.clone(), raw(), pipeline, job.patience, wired.clone()))
-            }
-        };
-        let seat = net.seat();
         let counts_itself = learner.appetite() == Appetite::Passes;
-        Ok(Desk {
-            learner,
-            exchange,
+        let mut desk = Desk {
+            exchange: Box::new(Nobody),
             dealer,
+            leases: Leases::default(),
+            pending: None,
+            loader: setup.loader,
             model,
             memory,
-            wires,
-            walk,
-            clock: Clock::start(seat, setup.observer, setup.whereabouts, tracer.clone()),
+            wires: Box::new(NoWires),
+            walk: Walk::new(start, steps_max, steps_a_pass),
+            clock: Clock::start(net.seat(), setup.observer, setup.whereabouts, tracer.clone()),
             tracer,
-            wants_factors,
+            wants_factors: wants_factors(&choices, job),
             by_shard: Unit { shard: job.fold == Fold::Reproducible },
             keeper: setup.keeper,
-            redeal: setup.redeal,
+            redeal: None,
             moments: Moments { seed: job.seed, counts_itself },
             place,
             stop: setup.stop,
+            survives: setup.regroup.is_some(),
+            regroup: setup.regroup,
+            newcomer: setup.newcomer,
+            holders: holders(&choices, job, net.world())?,
             assignment,
             net,
-            server,
-            ledger,
-            wired,
+            deliver: setup.deliver,
+            begun: false,
+            server: None,
+            ledger: Arc::default(),
+            wired: Arc::default(),
+            bytes_before: [0; 2],
             speaks_for_process: setup.speaks_for_process,
             cpu_before: process_cpu_seconds(),
-        })
+            job: job.clone(),
+            learner,
+            choices,
+            facts,
+        };
+        if !desk.newcomer {
+            desk.connect()?;
+        }
+        for (lost, own) in losses {
+            desk.exchange.restore(lost, own);
+        }
+        Ok(desk)
     }
 
-    /// Adopts the shards that nobody remembers yet, and waits for all workers to be ready.
-    pub(crate) fn start(&mut self) -> Result<()> {
-        self.clock.enter("the start", Step(self.walk.steps()));
+    /// Builds everything that stands on the links to the other seats.
+    fn connect(&mut self) -> Result<()> {
+        let (job, net, assignment) = (&self.job, &self.net, &self.assignment);
+        let plans = Plans {
+            job,
+            choices: &self.choices,
+            assignment,
+            net,
+            model: &self.model,
+            start: Step(self.walk.steps()),
+            tracer: self.tracer.clone(),
+            survives: self.survives,
+        };
+        let Built { exchange, server, ledger } = plans.build()?;
+        self.redeal = match job.deal {
+            Deal::Even => None,
+            Deal::Speed => {
+                let habits = (self.learner.appetite(), job.patience);
+                let holders = self.holders.clone();
+                Some(Redeal::new(self.loader.clone(), net.clone(), holders, habits))
+            }
+        };
+        self.wires = match assignment.pipeline.clone() {
+            pipeline if pipeline.len() == 1 => Box::new(NoWires),
+            pipeline => {
+                let (net, wired) = (net.clone(), self.wired.clone());
+                Box::new(StageWires::new(net, raw(), pipeline, job.patience, wired))
+            }
+        };
+        (self.exchange, self.server, self.ledger) = (exchange, server, ledger);
+        Ok(())
+    }
+
+    /// Takes a seat in another flock than before, with what the codec had lost on how many seats.
+    pub(crate) fn sit_down(&mut self, (losses, world): &(Losses, u32)) -> Result<()> {
+        self.connect()?;
+        let same = *world == self.net.world();
+        if !losses.is_empty() {
+            self.exchange.restore(losses.clone(), same);
+        }
+        let first = self.assignment.group[0] == self.net.seat();
+        self.keeper.reseat(&self.net, first.then_some(self.assignment.stage));
+        self.clock.sit(self.net.seat());
+        self.newcomer = false;
+        Ok(())
+    }
+
+    /// Leaves the flock as it is: nobody is told, and nothing of it is heard any more.
+    pub(crate) fn part(&mut self) {
+        self.net.close();
+        if let Some(server) = self.server.take() {
+            // It ends with the net; a panic there has already aborted the net.
+            let _ = server.join();
+        }
+        let gone = [self.exchange.bytes_raw(), self.net.bytes_sent()];
+        self.bytes_before.iter_mut().zip(gone).for_each(|(sum, bytes)| *sum += bytes);
+        self.exchange = Box::new(Nobody);
+    }
+
+    /// Adopts the shards that nobody remembers yet.
+    pub(crate) fn remember(&mut self) {
         let batch = self.dealer.everything();
         for slice in &batch.slices {
             if !self.memory.knows(slice.shard) {
@@ -242,31 +326,43 @@ impl Desk {
                 self.memory.insert(slice.shard, cells);
             }
         }
+    }
+
+    /// Remembers what it must of its shards, and waits for all workers to be ready.
+    pub(crate) fn start(&mut self) -> Result<()> {
+        if self.newcomer {
+            return Err(Fault::peer(None, "this worker has no seat yet"));
+        }
+        self.clock.enter("the start", Step(self.walk.steps()));
+        self.remember();
         self.exchange.sum(vec![]).map_err(|fault| self.clock.during(fault))?;
-        self.clock.restart();
-        self.cpu_before = process_cpu_seconds();
+        if !self.begun {
+            self.begun = true;
+            self.clock.restart();
+            self.cpu_before = process_cpu_seconds();
+        }
         Ok(())
     }
 
     /// Grades the final model on all rows, adds up the figures, brings the model to seat 0.
-    pub(crate) fn finish(mut self) -> Result<Finished> {
+    pub(crate) fn finish(&mut self) -> Result<Finished> {
         let step = Step(self.walk.steps());
         self.clock.enter("the end", step);
-        let finished = self.wind_up(step).map_err(|fault| self.clock.during(fault));
+        let figures = self.wind_up(step).map_err(|fault| self.clock.during(fault))?;
+        let first = self.net.seat() == Seat(0);
+        if let Some(deliver) = self.deliver.as_mut().filter(|_| first) {
+            deliver(&self.model, &figures)?;
+        }
         // Others may still be waiting for this seat's server: all leave together or not at all.
-        let left = finished.and_then(|finished| self.exchange.sum(vec![]).map(|_| finished));
-        match &left {
-            Ok(_) => self.net.leave(),
-            Err(_) => self.net.close(),
-        }
-        if let Some(server) = self.server.take() {
-            // It ends with the net; a panic there has already aborted the net.
-            let _ = server.join();
-        }
-        left
+        self.exchange.sum(vec![]).map_err(|fault| self.clock.during(fault))?;
+        self.clock.committed();
+        self.net.leave();
+        self.part();
+        let model = first.then(|| std::mem::take(&mut self.model));
+        Ok(Finished { model, figures })
     }
 
-    fn wind_up(&mut self, step: Step) -> Result<Finished> {
+    fn wind_up(&mut self, step: Step) -> Result<Figures> {
         self.exchange.close(step)?;
         self.exchange.cut(step, &mut self.model)?;
         let seconds = self.clock.seconds();
@@ -281,9 +377,11 @@ impl Desk {
         }
         let cpu = process_cpu_seconds() - self.cpu_before;
         let cpu = if self.speaks_for_process { cpu } else { 0.0 };
-        let raw = self.exchange.bytes_raw() + self.wired.load(Ordering::Relaxed);
+        let [raw, sent] = self.bytes_before;
+        let raw = raw + self.exchange.bytes_raw() + self.wired.load(Ordering::Relaxed);
+        let sent = sent + self.net.bytes_sent();
         let dropped = self.ledger.dropped.load(Ordering::Relaxed) as f64;
-        let mut numbers = vec![self.net.bytes_sent() as f64, raw as f64, cpu, dropped];
+        let mut numbers = vec![sent as f64, raw as f64, cpu, dropped];
         let (world, seat) = (self.net.world() as usize, self.net.seat().index());
         let pace = self.clock.pace();
         let own = numbers.len() + 3 * seat;
@@ -304,9 +402,9 @@ impl Desk {
             // Every owner counts for itself: the mean over owners is that of whole contributions.
             dropped: (sums[3] / world as f64).round() as u64,
             paces: sums[4..].chunks_exact(3).enumerate().map(pace_of).collect(),
+            rows_left_out: self.leases.rows_owed(&self.dealer, &self.walk),
         };
-        let model = (self.net.seat() == Seat(0)).then(|| std::mem::take(&mut self.model));
-        Ok(Finished { model, figures })
+        Ok(figures)
     }
 
     fn grade(&mut self, step: Step) -> Result<Grade> {
@@ -385,8 +483,19 @@ pub fn weights(model: &Model) -> Model {
     weights
 }
 
+/// Who is dealt each shard by the plan.
+pub(crate) fn holders(choices: &Choices, job: &Job, world: u32) -> Result<Vec<Seat>> {
+    let mut holders = vec![Seat(0); job.shards as usize];
+    for seat in (0..world).map(Seat) {
+        for shard in choices.plan.assign(seat, world, job.shards)?.shards {
+            holders[shard.0 as usize] = seat;
+        }
+    }
+    Ok(holders)
+}
+
 /// The model before the first step, with what the blend remembers beside it.
-fn first_model(choices: &Choices, facts: &Facts, place: Place) -> Result<Model> {
+pub(crate) fn first_model(choices: &Choices, facts: &Facts, place: Place) -> Result<Model> {
     let mut model = choices.learner.init(facts, place)?;
     if let Blending::Local(blend) = &*choices.blend {
         blend.prepare(&mut model);

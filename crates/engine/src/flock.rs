@@ -11,7 +11,7 @@ use starlings_cluster::checkpoint::Store;
 use starlings_cluster::control::Control;
 use starlings_cluster::coordinator::Coordinator;
 use starlings_cluster::manifest::{Fingerprint, Manifest};
-use starlings_cluster::membership;
+use starlings_cluster::membership::{self, Wish};
 use starlings_cluster::protocol::{FromClient, Message};
 use starlings_codec::Shapes;
 use starlings_consistency::Gate;
@@ -290,7 +290,7 @@ impl FlockHost {
         let client = crate::launch::flock::call(address, &ticket)?;
         let job =
             serde_json::to_string(&Order::Flock).map_err(|e| Fault::machine(e.to_string()))?;
-        let submit = FromClient::Submit { job, workers, survey: None };
+        let submit = FromClient::Submit { job, wish: Wish::fixed(workers), survey: None };
         client.send(&Message::FromClient(submit), Deadline::after_ms(10_000))?;
         Ok(FlockHost { address, ticket, over, server: Some(server), _client: client })
     }

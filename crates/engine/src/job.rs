@@ -75,8 +75,12 @@ pub struct Job {
     pub shards: u32,
     /// Where workers run.
     pub launcher: String,
-    /// How many.
+    /// How many at the start.
     pub workers: u32,
+    /// Below this many the job waits for others to come.
+    pub least: u32,
+    /// How many may take part at most.
+    pub most: u32,
     /// Parallelism.
     pub plan: Choice,
     /// Who talks to whom.
@@ -166,7 +170,8 @@ impl Job {
             return Err(Fault::caller(format!("[cluster] threads = {threads} is not supported"))
                 .hint("each worker computes on one thread: raise workers instead"));
         }
-        let workers = whole(&cluster, "[cluster]", "workers", 1)?;
+        let launcher = word(&cluster, "launcher")?.unwrap_or("threads");
+        let [workers, least, most] = crew(&cluster, launcher, around.cores)?;
         let spec = |key: &str| data_spec(&data, key, &around.folder);
         Ok(Job {
             train: spec("train")?.ok_or_else(|| missing("[data] train"))?,
@@ -177,8 +182,10 @@ impl Job {
             batch: whole(&train, "[train]", "batch", 1)?.unwrap_or(256),
             seed: whole(&train, "[train]", "seed", 0)?.unwrap_or(0),
             shards: narrow(whole(&train, "[train]", "shards", 1)?.unwrap_or(16), "shards", 65_536)?,
-            launcher: word(&cluster, "launcher")?.unwrap_or("threads").to_string(),
-            workers: narrow(workers.unwrap_or(u64::from(around.cores)), "workers", 4096)?,
+            launcher: launcher.to_string(),
+            workers,
+            least,
+            most,
             plan: named(&cluster, "plan", "data-parallel")?,
             topology: named(&cluster, "topology", "ring")?,
             consistency: named(&cluster, "consistency", "bsp")?,
@@ -204,7 +211,10 @@ impl Job {
     /// The same job for another number of workers or another launcher, as a flag may say.
     #[must_use]
     pub fn with(mut self, workers: Option<u32>, launcher: Option<String>) -> Job {
-        self.workers = workers.unwrap_or(self.workers);
+        if let Some(workers) = workers {
+            self.workers = workers;
+            (self.least, self.most) = (self.least.min(workers), self.most.max(workers));
+        }
         self.launcher = launcher.unwrap_or(self.launcher);
         self
     }
@@ -299,6 +309,26 @@ fn section(table: &toml::Table, name: &str, known: &[&str]) -> Result<toml::Tabl
 fn missing(what: &str) -> Fault {
     Fault::caller(format!("the job file has no {what}"))
         .hint("a job needs [data] with train and [learner] with name")
+}
+
+/// How many workers there are at the start, at least and at most: a number, or `{ min, max }`. A standing flock
+/// begins as soon as the least are there; whoever starts workers itself starts as many as may be.
+fn crew(cluster: &toml::Table, launcher: &str, cores: u32) -> Result<[u32; 3]> {
+    let limit = |number: u64| narrow(number, "workers", 4096);
+    let Some(toml::Value::Table(range)) = cluster.get("workers") else {
+        let workers = whole(cluster, "[cluster]", "workers", 1)?.unwrap_or(u64::from(cores));
+        return Ok([limit(workers)?, 1, limit(workers)?]);
+    };
+    known_keys("[cluster] workers", range, &["min", "max"])?;
+    let min = limit(whole(range, "[cluster] workers", "min", 1)?.unwrap_or(1))?;
+    let max = whole(range, "[cluster] workers", "max", 1)?.unwrap_or(u64::from(cores.max(min)));
+    let max = limit(max)?;
+    if min > max {
+        return Err(Fault::caller(format!(
+            "[cluster] workers: min = {min} is more than max = {max}"
+        )));
+    }
+    Ok([if launcher == "flock" { min } else { max }, min, max])
 }
 
 fn whole(table: &toml::Table, at: &str, key: &str, min: i64) -> Result<Option<u64>> {

@@ -148,6 +148,23 @@ impl Keeper {
         })
     }
 
+    /// From now on this seat's part belongs there.
+    pub fn reseat(&mut self, net: &Arc<Net>, writes_stage: Option<u32>) {
+        if let Some(inner) = &mut self.inner {
+            inner.post.net = net.clone();
+            inner.post.writes_stage = writes_stage;
+        }
+    }
+
+    /// The job whose checkpoints these are.
+    ///
+    /// # Panics
+    /// If it keeps none.
+    #[must_use]
+    pub fn fingerprint(&self) -> &Fingerprint {
+        &self.inner.as_ref().expect("only asked where checkpoints are kept").post.fingerprint
+    }
+
     /// Whether the clock says that a checkpoint is due. Seat 0 alone asks for one by time.
     #[must_use]
     pub fn due_by_time(&self) -> bool {

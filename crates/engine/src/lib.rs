@@ -19,6 +19,7 @@ pub mod merge;
 pub mod neighbours;
 pub mod net;
 pub mod node;
+pub mod recovery;
 pub mod redeal;
 pub mod rules;
 pub mod serve;

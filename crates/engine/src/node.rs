@@ -3,7 +3,7 @@
 use crate::bench::AllReduce;
 use crate::choices::Choices;
 use crate::clock::Observer;
-use crate::desk::{Figures, Finished};
+use crate::desk::{Deliver, Figures, Finished};
 use crate::job::{Job, Surroundings};
 use crate::launch::place::{Place, lay};
 use crate::member::{JoinOptions, Member};
@@ -13,7 +13,7 @@ use crate::worker;
 use starlings_cluster::bytes::Bytes;
 use starlings_cluster::protocol::FromWorker;
 use starlings_cluster::tensors::{read_model, write_model};
-use starlings_core::{Blame, Event, Fault, FaultReport, Model, Result, Seat};
+use starlings_core::{Blame, Event, Fault, FaultReport, Model, Result, Seat, Shard};
 use starlings_data::{Survey, load};
 use std::sync::Arc;
 
@@ -49,16 +49,24 @@ fn train(member: &Member, options: &JoinOptions, job: &str, resume: bool) -> Res
     let job = Job::parse(job, &[], &around)?.with(Some(member.net.world()), None);
     let choices = Choices::of(&job)?;
     let tell = member.teller();
-    let observer: Arc<dyn Observer> = Arc::new(move |event: Event| tell(FromWorker::event(&event)));
-    let stop = options.stop.clone();
+    // A coordinator that is gone is noticed by the thread that hears orders.
+    let observer: Arc<dyn Observer> =
+        Arc::new(move |event: Event| drop(tell(FromWorker::event(&event))));
+    let stop = member.stop.clone();
     let task_options = Options { observer, stop, resume, program: None };
     let task = Task { job, choices, options: task_options, id: member.assignment.job_id };
     let (seat, shards) = (member.net.seat(), task.job.shards);
-    let assignment = task.choices.plan.assign(seat, member.net.world(), shards)?;
+    let mut assignment = task.choices.plan.assign(seat, member.net.world(), shards)?;
+    if let Some(prepared) = member.assignment.deal.first().filter(|_| member.newcomer) {
+        assignment.shards = prepared.iter().map(|&shard| Shard(shard)).collect();
+    }
     let holding = load(&task.job.train, &survey, &assignment.shards, shards)?;
-    let complete = task.checkpoint(&survey)?;
+    let complete = match member.newcomer {
+        true => None,
+        false => task.checkpoint(&survey)?,
+    };
     let (spec, known) = (task.job.train.clone(), survey.clone());
-    let loader: Loader = Box::new(move |keep| load(&spec, &known, keep, shards));
+    let loader: Loader = Arc::new(move |keep| load(&spec, &known, keep, shards));
     let desk = lay(Place {
         task: &task,
         survey: &survey,
@@ -69,13 +77,21 @@ fn train(member: &Member, options: &JoinOptions, job: &str, resume: bool) -> Res
         complete: complete.as_ref(),
         whereabouts: member.whereabouts.clone(),
         speaks_for_process: true,
+        regroup: Some(member.regrouping()),
+        newcomer: member.newcomer,
+        deliver: Some(deliver(member)),
     })?;
     desk.introduce(std::process::id(), &options.host);
-    let finished = worker::run(desk)?;
-    match finished.model {
-        Some(model) => member.tell(FromWorker::Model(Bytes(pack(&model, &finished.figures)?))),
-        None => Ok(()),
+    if member.newcomer {
+        member.tell(FromWorker::Prepared)?;
     }
+    worker::run(desk).map(|_| ())
+}
+
+/// Sends the model home before anyone leaves: whoever has left cannot be asked for it any more.
+fn deliver(member: &Member) -> Deliver {
+    let tell = member.teller();
+    Box::new(move |model, figures| tell(FromWorker::Model(Bytes(pack(model, figures)?))))
 }
 
 /// What a client sends as the job.

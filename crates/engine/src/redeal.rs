@@ -26,7 +26,7 @@ const GAIN: f64 = 0.1;
 const MOVES_MAX: u32 = 3;
 
 /// Reads the rows of some shards.
-pub type Loader = Box<dyn Fn(&[Shard]) -> Result<Holding> + Send>;
+pub type Loader = Arc<dyn Fn(&[Shard]) -> Result<Holding> + Send + Sync>;
 
 /// Deals shards by speed.
 pub struct Redeal {

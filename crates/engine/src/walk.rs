@@ -1,5 +1,6 @@
 //! Where the walk is: which step comes next, in which pass, and when it ends. Pure counting.
 
+use serde::{Deserialize, Serialize};
 use starlings_core::Step;
 use starlings_learn::Outcome;
 
@@ -9,6 +10,15 @@ pub struct Walk {
     next: u64,
     steps_max: Option<u64>,
     steps_a_pass: u64,
+    samples: u64,
+    iterations: Option<u64>,
+    over: bool,
+}
+
+/// How far a walk has come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Walked {
+    next: u64,
     samples: u64,
     iterations: Option<u64>,
     over: bool,
@@ -50,6 +60,23 @@ impl Walk {
         self.samples += rows;
         self.iterations = outcome.iterations.or(self.iterations);
         self.over = outcome.done;
+    }
+
+    /// What a worker must know to go on from here.
+    #[must_use]
+    pub fn so_far(&self) -> Walked {
+        let Walk { next, samples, iterations, over, .. } = *self;
+        Walked { next, samples, iterations, over }
+    }
+
+    /// Goes on from where another worker is.
+    pub fn take_over(&mut self, walked: Walked) {
+        Walked {
+            next: self.next,
+            samples: self.samples,
+            iterations: self.iterations,
+            over: self.over,
+        } = walked;
     }
 
     /// The flock has gone on: the next step is this one, and the rows of those between are left out.

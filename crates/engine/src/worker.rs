@@ -13,69 +13,104 @@ use starlings_learn::{Appetite, Outbox, Work};
 /// Runs a worker's job from its first step (or the step it resumes at) to the end.
 ///
 /// # Errors
-/// A lost peer, named with the phase; bad data; a full disk; or an interruption.
+/// A lost peer, named with the phase, where the flock cannot go on; bad data; a full disk; or an interruption.
 pub fn run(mut desk: Desk) -> Result<Finished> {
-    desk.start()?;
-    let (moments, place, stop) = (desk.moments, desk.place, desk.stop.clone());
-    let (factors, by_shard) = (desk.wants_factors, desk.by_shard);
-    let Desk {
-        learner, exchange, dealer, model, memory, wires, walk, clock, keeper, redeal, ..
-    } = &mut desk;
-    let mut outbox = Outbox::new();
-    outbox.want_factors(factors);
-    while let Some(step) = walk.next_step() {
-        // Data: leased shards, every row once a pass.
-        let pass = walk.pass(step);
-        let batch = match learner.appetite() {
-            Appetite::Passes => dealer.everything(),
-            Appetite::Batches => dealer.deal(pass, walk.step_in_pass(step)),
+    loop {
+        let fault = match walk(&mut desk).and_then(|()| desk.finish()) {
+            Ok(finished) => return Ok(finished),
+            Err(fault) => fault,
         };
-        let moment = moments.at(step, pass, batch.rows_step);
-
-        // Consistency: may I start? And the rows of the model that this batch touches.
-        clock.enter(GATE, step);
-        let needs = learner.needs(model, &batch);
-        let asks = Asks { stop: stop.asked(), cut: keeper.due_by_time(), after: 0 };
-        let agreed = exchange.open(step, &needs, asks, model).map_err(|f| clock.during(f))?;
-        if let Some(later) = agreed.skip_to {
-            walk.skip_to(later);
-            continue;
-        }
-        if keeper.due(step, agreed) {
-            clock.enter("the checkpoint", step);
-            let kept =
-                keeper.keep(step, &mut **exchange, model, memory).map_err(|f| clock.during(f))?;
-            clock.kept(kept);
-        }
-        if agreed.stop {
-            return Err(interrupted(step, keeper.newest()));
-        }
-
-        // Learning: blocks are emitted, summed over the flock by topology × codec × transport, applied.
-        clock.enter(COMPUTATION, step);
-        let mut contributions = Vec::new();
-        for batch in by_shard.parts(&batch) {
-            let wires = &mut **wires;
-            outbox.attach(exchange.stream(&moment));
-            let (batch, outbox) = (&batch, &mut outbox);
-            let mut work = Work { moment, place, model, batch, memory, wires, outbox };
-            learner.contribute(&mut work).map_err(|f| clock.during(f))?;
-            contributions.push(outbox.take());
-        }
-        clock.enter(MERGE, step);
-        let rows = batch.len() as u64;
-        let handed = HandedIn::new(moment, rows, contributions);
-        let outcome = exchange.finish(handed, model).map_err(|f| clock.during(f))?;
-
-        // Observation.
-        walk.done(step, moment.rows, &outcome);
-        clock.step_done(walk, &outcome);
-        if let Some(redeal) = redeal {
-            redeal.computed(rows, clock.last_computation());
-            redeal.after_step(walk, dealer, memory, &mut **exchange)?;
+        // Members have changed: the step is finished by those who are left, and the walk goes on.
+        if let Err(fault) = desk.recover(fault) {
+            desk.part();
+            return Err(fault);
         }
     }
-    desk.finish()
+}
+
+fn walk(desk: &mut Desk) -> Result<()> {
+    desk.start()?;
+    let mut outbox = Outbox::new();
+    outbox.want_factors(desk.wants_factors);
+    while let Some(step) = desk.walk.next_step() {
+        take(desk, step, &mut outbox)?;
+        desk.settle()?;
+    }
+    Ok(())
+}
+
+/// One step.
+fn take(desk: &mut Desk, step: Step, outbox: &mut Outbox) -> Result<()> {
+    let (moments, place, by_shard) = (desk.moments, desk.place, desk.by_shard);
+    let Desk {
+        learner,
+        exchange,
+        dealer,
+        leases,
+        pending,
+        model,
+        memory,
+        wires,
+        walk,
+        clock,
+        keeper,
+        redeal,
+        stop,
+        ..
+    } = desk;
+
+    // Data: leased shards, every row once a pass.
+    let pass = walk.pass(step);
+    let batch = match learner.appetite() {
+        Appetite::Passes => dealer.everything(),
+        Appetite::Batches => leases.batch(dealer, walk, step),
+    };
+    let moment = moments.at(step, pass, batch.rows_step);
+
+    // Consistency: may I start? And the rows of the model that this batch touches.
+    clock.enter(GATE, step);
+    let needs = learner.needs(model, &batch);
+    let asks = Asks { stop: stop.asked(), cut: keeper.due_by_time(), after: 0 };
+    let agreed = exchange.open(step, &needs, asks, model).map_err(|f| clock.during(f))?;
+    if let Some(later) = agreed.skip_to {
+        walk.skip_to(later);
+        return Ok(());
+    }
+    if keeper.due(step, agreed) {
+        clock.enter("the checkpoint", step);
+        let kept = keeper.keep(step, &mut **exchange, model, memory);
+        clock.kept(kept.map_err(|f| clock.during(f))?);
+    }
+    if agreed.stop {
+        return Err(interrupted(step, keeper.newest()));
+    }
+
+    // Learning: blocks are emitted, summed over the flock by topology × codec × transport, applied.
+    clock.enter(COMPUTATION, step);
+    let mut contributions = Vec::new();
+    for batch in by_shard.parts(&batch) {
+        let wires = &mut **wires;
+        outbox.attach(exchange.stream(&moment));
+        let (batch, outbox) = (&batch, &mut *outbox);
+        let mut work = Work { moment, place, model, batch, memory, wires, outbox };
+        learner.contribute(&mut work).map_err(|f| clock.during(f))?;
+        contributions.push(outbox.take());
+    }
+    clock.enter(MERGE, step);
+    let rows = batch.len() as u64;
+    let handed = HandedIn::new(moment, rows, contributions);
+    let outcome = exchange.finish(handed, model).map_err(|f| clock.during(f))?;
+
+    // Observation.
+    walk.done(step, moment.rows, &outcome);
+    leases.done(step);
+    clock.step_done(walk, &outcome);
+    // Shards that are on their way to someone already stay out of it.
+    if let Some(redeal) = redeal.as_mut().filter(|_| pending.is_none()) {
+        redeal.computed(rows, clock.last_computation());
+        redeal.after_step(walk, dealer, memory, &mut **exchange)?;
+    }
+    Ok(())
 }
 
 fn interrupted(step: Step, kept: Option<String>) -> Fault {

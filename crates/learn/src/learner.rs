@@ -212,6 +212,12 @@ pub trait Learner: Send + Sync {
         let _ = (model, batch, slice, cells);
     }
 
+    /// Whether [`adopt`](Learner::adopt) can rebuild what is remembered of a shard from model and rows. Where it cannot,
+    /// the memory of a lost worker is lost, and the flock goes back to its last checkpoint.
+    fn rebuilds(&self) -> bool {
+        true
+    }
+
     /// Computes this worker's contribution and emits its blocks. Under one step every worker emits the same
     /// names and shapes in the same order, also for an empty batch.
     ///

@@ -68,6 +68,10 @@ pub fn remark(event: &Event) -> Option<String> {
             Some(format!("{rank} is process {pid} on {host} with {} rows", figures::count(*rows)))
         }
         Event::Fault(fault) => Some(format!("fault: {}", fault_line(fault))),
+        Event::Regrouped { workers, step, completion, .. } => Some(format!(
+            "{workers} {} on with {step} ({completion})",
+            if *workers == 1 { "worker goes" } else { "workers go" }
+        )),
         Event::Checkpoint { step, path, bytes } => {
             Some(format!("checkpoint after {} steps: {path} ({})", step.0, figures::bytes(*bytes)))
         }

@@ -54,7 +54,7 @@ impl Progress {
             Event::Start { steps_max, rows, .. } => {
                 (self.steps_max, self.rows) = (*steps_max, *rows);
             }
-            Event::Worker { .. } => self.waiting = None,
+            Event::Worker { .. } | Event::Regrouped { .. } => self.waiting = None,
             Event::Step { step, epoch, objective, samples, seconds } => {
                 self.epoch = *epoch;
                 self.objective = objective.or(self.objective);

@@ -142,6 +142,7 @@ fn report(job: &Job, trained: &Trained) -> Report {
         metrics: figures.metrics.clone(),
         evaluation: Default::default(),
         faults: Vec::new(),
+        rows_left_out: figures.rows_left_out,
         model: None,
         cpu_seconds: figures.cpu_seconds,
         efficiency: None,

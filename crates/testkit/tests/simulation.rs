@@ -2,7 +2,7 @@
 //! the list of old bugs below, and it is never forgotten.
 
 use starlings_core::Seat;
-use starlings_testkit::sim::{collecting, membership, merging, serving};
+use starlings_testkit::sim::{collecting, membership, merging, serving, surviving};
 
 const SEEDS: u64 = 1_000;
 
@@ -24,6 +24,16 @@ fn a_thousand_parameter_servers_under_stragglers() {
 #[test]
 fn a_thousand_flocks_under_kills_and_freezes() {
     (0..SEEDS).for_each(membership::check);
+}
+
+#[test]
+fn ten_thousand_jobs_whose_members_die_freeze_leave_and_join() {
+    let mut epochs = 0;
+    for seed in 0..10_000 {
+        epochs += u64::from(surviving::Scenario::check(seed).epochs);
+    }
+    // Most scenarios change members, many of them more than once.
+    assert!(epochs > 20_000, "{epochs} epochs");
 }
 
 /// Four workers, of which the first is slow.

@@ -42,6 +42,8 @@ pub struct Plans<'a> {
     pub start: Step,
     /// Where spans are recorded.
     pub tracer: Tracer,
+    /// Whether members may change.
+    pub survives: bool,
 }
 
 /// An exchange, and the thread of this seat's shard where it has one.
@@ -160,7 +162,8 @@ impl Plans<'_> {
         let mergers = Mergers { group: self.merger(1, group), world, exact: self.exact(), peaks };
         let courier = if reproducible { None } else { self.courier()? };
         let learner = self.choices.learner.clone();
-        Ok(Replicated::new(learner, mergers, courier, self.job.patience))
+        let replicated = Replicated::new(learner, mergers, courier, self.job.patience);
+        Ok(replicated.surviving(self.survives))
     }
 
     /// Exponents are agreed on by a tree, whatever sums the numbers: they are few.

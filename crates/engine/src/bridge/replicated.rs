@@ -30,6 +30,9 @@ pub struct Replicated {
     patience: Duration,
     asks: Asks,
     agreed: Agreed,
+    /// What the codec had lost before the sum in progress, where that sum may have to be made again.
+    before: Option<Losses>,
+    survives: bool,
 }
 
 /// The mergers of replicas.
@@ -68,7 +71,16 @@ impl Replicated {
             patience,
             asks,
             agreed,
+            before: None,
+            survives: false,
         }
+    }
+
+    /// Can give up a sum in progress and make it again with others.
+    #[must_use]
+    pub fn surviving(mut self, survives: bool) -> Replicated {
+        self.survives = survives;
+        self
     }
 
     /// The sum over all shards of the flock, the same bits whoever holds them.
@@ -109,6 +121,44 @@ impl Exchange for Replicated {
     }
 
     fn finish(&mut self, handed: HandedIn, model: &mut Model) -> Result<Outcome> {
+        self.before = self.survives.then(|| self.group.losses());
+        let outcome = self.merge_and_apply(handed, model)?;
+        self.before = None;
+        Ok(outcome)
+    }
+
+    fn cut(&mut self, step: Step, _: &mut Model) -> Result<Step> {
+        self.sum(vec![]).map(|_| step)
+    }
+
+    fn sum(&mut self, numbers: Vec<f64>) -> Result<Vec<f64>> {
+        sum(&mut self.exact, numbers)
+    }
+
+    fn close(&mut self, _: Step) -> Result<()> {
+        Ok(())
+    }
+
+    fn bytes_raw(&self) -> u64 {
+        let world = self.world.as_ref().map_or(0, Merger::bytes_raw);
+        self.bytes_streamed + self.group.bytes_raw() + self.exact.bytes_raw() + world
+    }
+
+    fn losses(&self) -> Losses {
+        self.before.clone().unwrap_or_else(|| self.group.losses())
+    }
+
+    fn restore(&mut self, losses: Losses, own: bool) {
+        self.group.restore(losses, own);
+    }
+
+    fn replicated(&self) -> bool {
+        true
+    }
+}
+
+impl Replicated {
+    fn merge_and_apply(&mut self, handed: HandedIn, model: &mut Model) -> Result<Outcome> {
         let HandedIn { moment, mut update, others, .. } = handed;
         if self.peaks.is_some() {
             update = self.fold_by_shard(update, others)?;
@@ -133,34 +183,5 @@ impl Exchange for Replicated {
             update.blocks.splice(0..0, sums.into_iter().flat_map(|sum| sum.blocks));
         }
         self.learner.apply(model, &update, &moment)
-    }
-
-    fn cut(&mut self, step: Step, _: &mut Model) -> Result<Step> {
-        self.sum(vec![]).map(|_| step)
-    }
-
-    fn sum(&mut self, numbers: Vec<f64>) -> Result<Vec<f64>> {
-        sum(&mut self.exact, numbers)
-    }
-
-    fn close(&mut self, _: Step) -> Result<()> {
-        Ok(())
-    }
-
-    fn bytes_raw(&self) -> u64 {
-        let world = self.world.as_ref().map_or(0, Merger::bytes_raw);
-        self.bytes_streamed + self.group.bytes_raw() + self.exact.bytes_raw() + world
-    }
-
-    fn losses(&self) -> Losses {
-        self.group.losses()
-    }
-
-    fn restore(&mut self, losses: Losses, own: bool) {
-        self.group.restore(losses, own);
-    }
-
-    fn replicated(&self) -> bool {
-        true
     }
 }

@@ -7,6 +7,7 @@ use crate::node::{Order, unpack};
 use crate::train::{Task, Trained};
 use starlings_cluster::bytes::Bytes;
 use starlings_cluster::control::Control;
+use starlings_cluster::membership::Wish;
 use starlings_cluster::protocol::{FromClient, Message, Status, ToClient, read_event};
 use starlings_core::{Blame, Deadline, Entry, Epoch, Event, Fault, Result, Seat};
 use starlings_data::{Survey, survey};
@@ -95,9 +96,22 @@ fn order(task: &Task, survey: &Survey) -> Result<FromClient> {
     let json = |error: serde_json::Error| Fault::machine(error.to_string());
     Ok(FromClient::Submit {
         job: serde_json::to_string(&order).map_err(json)?,
-        workers: task.job.workers,
+        wish: wish(task)?,
         survey: Some(Bytes(serde_json::to_vec(survey).map_err(json)?)),
     })
+}
+
+/// Whom the job needs, and who has which shards at the start. Where the model is cut into stages the plan deals.
+fn wish(task: &Task) -> Result<Wish> {
+    let (job, plan) = (&task.job, &task.choices.plan);
+    let mut deal = Vec::new();
+    if plan.stages() == 1 {
+        for seat in (0..job.workers).map(Seat) {
+            let shards = plan.assign(seat, job.workers, job.shards)?.shards;
+            deal.push(shards.into_iter().map(|shard| shard.0).collect());
+        }
+    }
+    Ok(Wish { workers: job.workers, most: job.most, least: Some(job.least), deal })
 }
 
 struct Client<'a> {

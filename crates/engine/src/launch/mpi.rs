@@ -192,7 +192,7 @@ fn walk(task: &Task, survey: &Survey, net: &Arc<Net>) -> Result<Finished> {
     let holding = load(&task.job.train, survey, &assignment.shards, shards)?;
     let complete = task.checkpoint(survey)?;
     let (spec, known) = (task.job.train.clone(), survey.clone());
-    let loader: Loader = Box::new(move |keep| load(&spec, &known, keep, shards));
+    let loader: Loader = Arc::new(move |keep| load(&spec, &known, keep, shards));
     let whereabouts = Whereabouts::default();
     let desk = lay(Place {
         task,
@@ -204,6 +204,9 @@ fn walk(task: &Task, survey: &Survey, net: &Arc<Net>) -> Result<Finished> {
         complete: complete.as_ref(),
         whereabouts: whereabouts.clone(),
         speaks_for_process: true,
+        regroup: None,
+        newcomer: false,
+        deliver: None,
     })?;
     desk.introduce(std::process::id(), net.host(seat));
     worker::run(desk).inspect_err(|fault| {

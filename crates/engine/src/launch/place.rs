@@ -1,14 +1,15 @@
 //! Lays a worker's desk, wherever the worker runs: its part of the data, of the checkpoint and of the flock.
 
 use crate::clock::Whereabouts;
-use crate::desk::{Desk, Setup};
-use crate::job::{Deal, fingerprint};
+use crate::desk::{Deliver, Desk, Setup};
+use crate::job::fingerprint;
 use crate::keeper::{Keeper, Post, Resumed};
 use crate::net::Net;
-use crate::redeal::{Loader, Redeal};
+use crate::recovery::Regroup;
+use crate::redeal::Loader;
 use crate::train::Task;
 use starlings_cluster::checkpoint::Complete;
-use starlings_core::{Result, Seat};
+use starlings_core::Result;
 use starlings_data::{Holding, Survey};
 use starlings_plan::Assignment;
 use std::sync::Arc;
@@ -25,26 +26,18 @@ pub(crate) struct Place<'a> {
     pub(crate) complete: Option<&'a Complete>,
     pub(crate) whereabouts: Whereabouts,
     pub(crate) speaks_for_process: bool,
+    /// Who gives it a new flock when members change.
+    pub(crate) regroup: Option<Box<dyn Regroup>>,
+    /// Whether it has no seat yet.
+    pub(crate) newcomer: bool,
+    /// Who takes the model at the end.
+    pub(crate) deliver: Option<Deliver>,
 }
 
 /// Lays the desk of one worker.
 pub(crate) fn lay(place: Place<'_>) -> Result<Desk> {
     let Place { task, survey, holding, loader, assignment, net, complete, .. } = place;
     let job = &task.job;
-    let redeal = match job.deal {
-        Deal::Even => None,
-        Deal::Speed => {
-            let plan = &task.choices.plan;
-            let mut holders = vec![net.seat(); job.shards as usize];
-            for seat in (0..net.world()).map(Seat) {
-                for shard in plan.assign(seat, net.world(), job.shards)?.shards {
-                    holders[shard.0 as usize] = seat;
-                }
-            }
-            let habits = (task.choices.learner.appetite(), job.patience);
-            Some(Redeal::new(loader, net.clone(), holders, habits))
-        }
-    };
     let resumed = complete.map(|it| Resumed::read(it, |shard| assignment.shards.contains(&shard)));
     let resumed = resumed.transpose()?;
     let post = Post {
@@ -69,7 +62,10 @@ pub(crate) fn lay(place: Place<'_>) -> Result<Desk> {
         stop: task.options.stop.clone(),
         resumed,
         keeper,
-        redeal,
+        loader,
+        regroup: place.regroup,
+        newcomer: place.newcomer,
+        deliver: place.deliver,
         speaks_for_process: place.speaks_for_process,
     })
 }

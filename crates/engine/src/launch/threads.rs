@@ -48,6 +48,9 @@ fn run(task: &Task) -> Result<Trained> {
             complete: complete.as_ref(),
             whereabouts: Whereabouts::default(),
             speaks_for_process: seat == Seat(0),
+            regroup: None,
+            newcomer: false,
+            deliver: None,
         })?);
     }
     task.tell_start(&survey)?;
@@ -58,7 +61,7 @@ fn run(task: &Task) -> Result<Trained> {
 
 /// All rows are in memory already: another deal is another view of them.
 fn loader(whole: Holding) -> Loader {
-    Box::new(move |shards| Ok(whole.only(shards)))
+    Arc::new(move |shards| Ok(whole.only(shards)))
 }
 
 /// The nets of all seats, joined by memory links.

@@ -3,9 +3,9 @@
 //! once, and in time.
 
 use super::network::{Happening, Network, Weather};
-use starlings_cluster::membership::{Command, Event, Membership, Options, Verdict};
+use starlings_cluster::membership::{Command, Event, Membership, Options, Verdict, Wish};
 use starlings_cluster::roster::MemberId;
-use starlings_core::{Rng, Seat, Step};
+use starlings_core::{Epoch, Rng, Seat, Step};
 
 /// How a member fails.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -85,7 +85,7 @@ impl Scenario {
         let mut membership = Membership::new(Options::default());
         let mut outcome = Outcome::default();
         let mut commands = Vec::new();
-        membership.on(0, Event::Submit { workers: self.world }, &mut commands);
+        membership.on(0, Event::Submit(Wish::fixed(self.world)), &mut commands);
         network.at(TICK_MS, home, Happening::Message { from: home, message: Message::Alarm });
         for seat in (0..self.world).map(Seat) {
             let time = network.draw(500);
@@ -161,7 +161,7 @@ impl Scenario {
             Happening::Message { message: Message::Alarm, .. } => {
                 let said = if it.done_at.is_some_and(|time| now >= time) && !it.finished {
                     it.finished = true;
-                    Event::Finished { member: member(seat) }
+                    Event::Finished { member: member(seat), epoch: Epoch(0) }
                 } else {
                     let (step, phase) = (Step(now / 10), "computation".to_string());
                     Event::Phase { member: member(seat), step, phase }
@@ -221,7 +221,11 @@ fn obey(command: Command, home: Seat, network: &mut Network<Message>, outcome: &
         }
         Command::Complete { .. } => end(outcome, true, network.now()),
         Command::Abort { .. } => end(outcome, false, network.now()),
-        Command::Waiting { .. } | Command::Seat { .. } | Command::Forget { .. } => {}
+        Command::Waiting { .. }
+        | Command::Prepare { .. }
+        | Command::Regroup { .. }
+        | Command::Seat { .. }
+        | Command::Forget { .. } => {}
     }
 }
 

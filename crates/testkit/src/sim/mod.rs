@@ -6,3 +6,5 @@ pub mod membership;
 pub mod merging;
 pub mod network;
 pub mod serving;
+pub mod surviving;
+mod tallying;

@@ -199,6 +199,11 @@ impl Learner for TopicModel {
         cells.insert("topics".to_string(), Values::I64(topics));
     }
 
+    /// Topics were drawn at random, sweep after sweep: the counts in the model fit no others.
+    fn rebuilds(&self) -> bool {
+        false
+    }
+
     fn contribute(&self, work: &mut Work<'_>) -> Result<()> {
         let (model, batch, step) = (work.model, work.batch, work.moment.step);
         let words = documents::vocabulary(batch);

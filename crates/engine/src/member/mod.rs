@@ -1,20 +1,27 @@
-//! A member of a flock: joins a coordinator, takes its seat, and is linked to all other seats. The shell under
-//! both a worker process and a caller's own loop. Two threads serve it: one beats, one hears orders.
+//! A member of a flock: joins a coordinator, takes its seat, and is linked to all other seats; when members change
+//! it links up with the new ones. The shell under both a worker process and a caller's own loop. Two threads serve
+//! it: one beats, one hears orders.
+
+mod mesh;
+mod orders;
 
 use crate::clock::Whereabouts;
-use crate::neighbours::{Household, Neighbours};
+use crate::neighbours::Neighbours;
 use crate::net::Net;
+use crate::recovery::{Flocked, Regroup};
 use crate::stop::Stop;
+use mesh::{Yard, gatekeeper};
+use orders::Orders;
 use starlings_cluster::control::Control;
 use starlings_cluster::protocol::{Assignment, FromWorker, Message, ToWorker};
 use starlings_core::{Blame, Deadline, Epoch, Fault, JobId, Result, Seat};
 use starlings_transport::{
-    Gatekeeper, Hello, Link, Listener, PROTOCOL_VERSION, Purpose, Security, Ticket, TlsIdentity,
-    Token, Verdict, connect,
+    Hello, Listener, PROTOCOL_VERSION, Purpose, Security, Ticket, TlsIdentity, Token, connect,
 };
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -23,8 +30,8 @@ const SEND_MS: u64 = 2_000;
 const MODEL_MS: u64 = 60_000;
 /// How long the coordinator may take to say who fell; longer than its grace for an accused that still beats.
 const VERDICT_MS: u64 = 2_500;
-/// How long links to the other seats may take, from the moment all have their seats.
-const MESH_MS: u64 = 20_000;
+/// How long the coordinator may take to say who is left: it may be waiting for more workers.
+const REGROUP_MS: u64 = 120_000;
 
 /// How to join.
 #[derive(Clone, Debug)]
@@ -35,7 +42,7 @@ pub struct JoinOptions {
     pub ticket: Ticket,
     /// This host's name, for reports.
     pub host: String,
-    /// Set when this member is asked to leave.
+    /// Set when this member is asked to leave; the others go on.
     pub stop: Stop,
     /// How long to wait for the coordinator to answer at all.
     pub patience: Duration,
@@ -47,22 +54,7 @@ pub fn host_name() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
-/// What the coordinator has ordered.
-#[derive(Default)]
-struct Orders {
-    state: Mutex<Ordered>,
-    changed: Condvar,
-}
-
-#[derive(Default)]
-struct Ordered {
-    aborted: Option<Fault>,
-    done: bool,
-    over: bool,
-    net: Option<Arc<Net>>,
-}
-
-/// A member with a seat.
+/// A member with a seat, or on its way to one.
 pub struct Member {
     /// What the coordinator assigned.
     pub assignment: Assignment,
@@ -72,48 +64,63 @@ pub struct Member {
     pub neighbours: Arc<Neighbours>,
     /// Where this member is, for its heartbeat.
     pub whereabouts: Whereabouts,
-    control: Control,
-    orders: Arc<Orders>,
+    /// Set when the whole job is asked to stop.
+    pub stop: Stop,
+    /// Whether it has no seat yet: the job runs already, and takes it in once it is prepared.
+    pub newcomer: bool,
+    shell: Arc<Shell>,
     threads: Vec<JoinHandle<()>>,
 }
 
+/// What a member keeps whatever epoch it is in.
+struct Shell {
+    control: Control,
+    yard: Yard,
+    orders: Arc<Orders>,
+    whereabouts: Whereabouts,
+    job: JobId,
+    token: Token,
+    /// The epoch in which it has its seat.
+    epoch: AtomicU32,
+}
+
 impl Member {
-    /// Joins, waits until everyone has a seat, and links to all of them.
+    /// Joins, waits until everyone has a seat, and links to all of them. A newcomer to a running job returns at
+    /// once, with what it has to prepare.
     ///
     /// # Errors
     /// A refused ticket or version (caller), a coordinator that is not there, or an abort.
     pub fn join(options: &JoinOptions) -> Result<Member> {
         let control = call(options)?;
         let identity = welcome(&control)?;
-        let door: Arc<Mutex<Option<Door>>> = Arc::default();
+        let door = Arc::default();
         let security = identity.map_or(Security::Plain, Security::Tls);
         let home = SocketAddr::new(own_address(options.coordinator)?, 0);
-        let listener = Listener::bind(home, &security, gatekeeper(door.clone()))?;
+        let listener = Listener::bind(home, &security, gatekeeper(Arc::clone(&door)))?;
         let address = listener.local_addr().to_string();
         let ready =
             FromWorker::Ready { host: options.host.clone(), pid: std::process::id(), address };
         send(&control, ready, SEND_MS)?;
         let (orders, whereabouts) = (Arc::new(Orders::default()), Whereabouts::default());
-        let mut threads = vec![start_beating(&control, &orders, &whereabouts)?];
-        let assignment = assigned(&control, options)?;
-        threads.push(start_hearing(&control, &orders, &options.stop)?);
-        let expected = Door {
-            job: assignment.job_id,
-            epoch: assignment.epoch,
-            token: Token::from_bytes(assignment.peer_token.0),
+        let stop = Stop::new();
+        let beating = start_beating(&control, &orders, &whereabouts, &options.stop)?;
+        let (assignment, newcomer) = assigned(&control, options)?;
+        let hearing = start_hearing(&control, &orders, &stop)?;
+        let token = Token::from_bytes(assignment.peer_token.0);
+        let (job, epoch) = (assignment.job_id, AtomicU32::new(assignment.epoch.0));
+        let yard = Yard { listener, security, door, orders: orders.clone() };
+        let (net, neighbours) = match newcomer {
+            // Until it has a seat it is a flock of its own.
+            true => {
+                let alone = Net::new(Seat(0), vec![options.host.clone()], BTreeMap::new())?;
+                (Arc::new(alone), Arc::default())
+            }
+            false => yard.link_up(&assignment.lineup(), (job, &token))?,
         };
-        *enter(&door) = Some(expected.clone());
-        let links = mesh(&assignment, &expected, &listener, &security, &orders)?;
-        let hosts: Vec<String> = assignment.roster.iter().map(|peer| peer.host.clone()).collect();
-        let Door { job, epoch, .. } = expected;
-        let household = Household { job, epoch, seat: assignment.seat, hosts: &hosts };
-        let by = Deadline::after_ms(MESH_MS);
-        let neighbours = Neighbours::meet(&household, &links, &|| orders.check(), by)?;
-        let net = Arc::new(Net::new(assignment.seat, hosts, links)?);
-        orders.watch(net.clone());
-        let neighbours = Arc::new(neighbours);
-        net.settle(neighbours.clone());
-        Ok(Member { assignment, net, neighbours, whereabouts, control, orders, threads })
+        let whereabouts_of = whereabouts.clone();
+        let shell = Shell { control, yard, orders, whereabouts: whereabouts_of, job, token, epoch };
+        let (shell, threads) = (Arc::new(shell), vec![beating, hearing]);
+        Ok(Member { assignment, net, neighbours, whereabouts, stop, newcomer, shell, threads })
     }
 
     /// Says something to the coordinator.
@@ -121,15 +128,22 @@ impl Member {
     /// # Errors
     /// The coordinator is gone.
     pub fn tell(&self, said: FromWorker) -> Result<()> {
-        let within = if matches!(said, FromWorker::Model(_)) { MODEL_MS } else { SEND_MS };
-        send(&self.control, said, within)
+        self.shell.tell(said)
     }
 
     /// A handle that tells the coordinator things from another thread.
-    pub fn teller(&self) -> impl Fn(FromWorker) + Send + Sync + use<> {
-        let control = self.control.clone();
-        // A coordinator that is gone is noticed by the thread that hears orders.
-        move |said| drop(send(&control, said, SEND_MS))
+    pub fn teller(&self) -> impl Fn(FromWorker) -> Result<()> + Send + Sync + use<> {
+        let control = self.shell.control.clone();
+        move |said| {
+            let within = if matches!(said, FromWorker::Model(_)) { MODEL_MS } else { SEND_MS };
+            send(&control, said, within)
+        }
+    }
+
+    /// Who gives this member a new flock when members change.
+    #[must_use]
+    pub fn regrouping(&self) -> Box<dyn Regroup> {
+        Box::new(Rejoin { shell: self.shell.clone() })
     }
 
     /// Says how it ended and waits (not for long) for the coordinator's last word. A fault comes back as the
@@ -138,19 +152,19 @@ impl Member {
     /// # Errors
     /// The fault that ended the job.
     pub fn leave(self, outcome: Result<()>) -> Result<()> {
+        let orders = &self.shell.orders;
         match outcome {
             // Being asked to stop and having stopped is a job well done.
-            Ok(()) => self.tell(FromWorker::Finished).and_then(|()| self.orders.last_word(60_000)),
+            Ok(()) => self.shell.finished().and_then(|()| orders.last_word(60_000)),
             Err(fault) if fault.blame() == Blame::Interrupted => {
-                let told =
-                    self.tell(FromWorker::Finished).and_then(|()| self.orders.last_word(60_000));
+                let told = self.shell.finished().and_then(|()| orders.last_word(60_000));
                 told.and(Err(fault))
             }
             Err(fault) => {
-                self.accuse(&fault);
+                self.shell.accuse(&fault);
                 let _ = self.tell(FromWorker::failed(&fault));
                 // The coordinator's last word goes to its client; this member names what it saw itself.
-                let _ = self.orders.last_word(VERDICT_MS);
+                let _ = orders.last_word(VERDICT_MS);
                 Err(fault)
             }
         }
@@ -163,8 +177,8 @@ impl Member {
         if !matches!(fault.blame(), Blame::Peer(_)) {
             return fault;
         }
-        self.accuse(&fault);
-        match self.orders.last_word(VERDICT_MS) {
+        self.shell.accuse(&fault);
+        match self.shell.orders.last_word(VERDICT_MS) {
             Err(verdict) if matches!(verdict.blame(), Blame::Peer(Some(_))) => {
                 let agree = verdict.blame() == fault.blame();
                 if agree { fault } else { verdict.during(fault.message()) }
@@ -172,11 +186,47 @@ impl Member {
             _ => fault,
         }
     }
+}
+
+impl Shell {
+    fn tell(&self, said: FromWorker) -> Result<()> {
+        let within = if matches!(said, FromWorker::Model(_)) { MODEL_MS } else { SEND_MS };
+        send(&self.control, said, within)
+    }
+
+    fn finished(&self) -> Result<()> {
+        self.tell(FromWorker::Finished { epoch: Epoch(self.epoch.load(Ordering::Relaxed)) })
+    }
 
     fn accuse(&self, fault: &Fault) {
         if let Blame::Peer(Some(seat)) = fault.blame() {
             let (phase, step) = self.whereabouts.get();
-            let _ = self.tell(FromWorker::Accuse { seat, phase, step });
+            let epoch = Epoch(self.epoch.load(Ordering::Relaxed));
+            let _ = self.tell(FromWorker::Accuse { epoch, seat, phase, step });
+        }
+    }
+}
+
+/// Links a member up with the next lineup.
+struct Rejoin {
+    shell: Arc<Shell>,
+}
+
+impl Regroup for Rejoin {
+    fn regroup(&mut self, fault: &Fault) -> Result<Flocked> {
+        let shell = &self.shell;
+        shell.accuse(fault);
+        loop {
+            let lineup = shell.orders.next_lineup(Deadline::after_ms(REGROUP_MS))?;
+            shell.epoch.store(lineup.epoch.0, Ordering::Relaxed);
+            match shell.yard.link_up(&lineup, (shell.job, &shell.token)) {
+                Ok((net, _)) => {
+                    return Ok(Flocked { net, epoch: lineup.epoch, deal: lineup.deal });
+                }
+                // Someone was lost meanwhile, or fell silent: the coordinator will say who is left.
+                Err(fault) if matches!(fault.blame(), Blame::Peer(_)) => shell.accuse(&fault),
+                Err(fault) => return Err(fault),
+            }
         }
     }
 }
@@ -185,32 +235,14 @@ impl Member {
 /// politely is lost.
 impl Drop for Member {
     fn drop(&mut self) {
-        self.orders.end();
-        self.control.close();
+        self.shell.orders.end();
+        self.shell.control.close();
         self.net.close();
         for thread in self.threads.drain(..) {
             // A panic there has been reported where it happened.
             let _ = thread.join();
         }
     }
-}
-
-/// Whom this member's listener lets in, once it knows.
-#[derive(Clone)]
-struct Door {
-    job: JobId,
-    epoch: Epoch,
-    token: Token,
-}
-
-fn gatekeeper(door: Arc<Mutex<Option<Door>>>) -> Gatekeeper {
-    Arc::new(move |hello| match &*enter(&door) {
-        None => Verdict::Busy,
-        Some(door) if hello.token != door.token => Verdict::WrongToken,
-        Some(door) if hello.job != door.job || hello.purpose != Purpose::Peer => Verdict::OtherJob,
-        Some(door) if hello.epoch != door.epoch => Verdict::StaleEpoch,
-        Some(_) => Verdict::Accept,
-    })
 }
 
 fn call(options: &JoinOptions) -> Result<Control> {
@@ -242,15 +274,16 @@ fn welcome(control: &Control) -> Result<Option<TlsIdentity>> {
     }
 }
 
-/// Waits for a seat. The coordinator has the deadline for that; a member waits as long as it is told nothing.
-fn assigned(control: &Control, options: &JoinOptions) -> Result<Assignment> {
+/// Waits for a seat, or for what to prepare in a job that runs already. The coordinator has the deadline for that; a member waits as long as it is told nothing.
+fn assigned(control: &Control, options: &JoinOptions) -> Result<(Assignment, bool)> {
     loop {
         match control.receive(Deadline::after_ms(200))? {
-            Some(Message::ToWorker(ToWorker::Assign(assignment))) => return Ok(*assignment),
+            Some(Message::ToWorker(ToWorker::Assign(given))) => return Ok((*given, false)),
+            Some(Message::ToWorker(ToWorker::Prepare(given))) => return Ok((*given, true)),
             Some(Message::ToWorker(ToWorker::Abort { message, .. })) => {
                 return Err(Fault::peer(None, message));
             }
-            Some(Message::ToWorker(ToWorker::Done | ToWorker::Stop)) => {
+            Some(Message::ToWorker(ToWorker::Done | ToWorker::Stop | ToWorker::Released)) => {
                 return Err(Fault::interrupted("the job ended before this worker had a seat"));
             }
             Some(_) => return Err(Fault::peer(None, "the coordinator sent something unexpected")),
@@ -278,78 +311,23 @@ fn own_address(coordinator: SocketAddr) -> Result<IpAddr> {
     Ok(socket.local_addr()?.ip())
 }
 
-/// Links to every other seat: this one calls those below it and is called by those above.
-fn mesh(
-    assignment: &Assignment,
-    door: &Door,
-    listener: &Listener,
-    security: &Security,
-    orders: &Orders,
-) -> Result<BTreeMap<Seat, Arc<dyn Link>>> {
-    let by = Deadline::after_ms(MESH_MS);
-    let mut links: BTreeMap<Seat, Arc<dyn Link>> = BTreeMap::new();
-    let hello = Hello {
-        purpose: Purpose::Peer,
-        job: door.job,
-        epoch: door.epoch,
-        seat: assignment.seat,
-        token: door.token.clone(),
-        version: PROTOCOL_VERSION,
-    };
-    for peer in assignment.roster.iter().filter(|peer| peer.seat < assignment.seat) {
-        let during =
-            |fault: Fault| fault.during(format!("linking to {} on {}", peer.seat, peer.host));
-        let address: SocketAddr = peer.address.parse().map_err(|_| {
-            during(Fault::peer(Some(peer.seat), format!("'{}' is no address", peer.address)))
-        })?;
-        let link = reach(address, &hello, security, orders, by).map_err(during)?;
-        links.insert(peer.seat, Arc::new(link));
-    }
-    while links.len() + 1 < assignment.roster.len() {
-        orders.check()?;
-        if by.passed() {
-            let missing = assignment.roster.iter().map(|peer| peer.seat);
-            let missing =
-                missing.filter(|seat| *seat > assignment.seat && !links.contains_key(seat));
-            let seat = missing.min();
-            return Err(Fault::peer(seat, "not all workers linked up in time"));
-        }
-        if let Some((link, hello, _)) = listener.accept(Deadline::after_ms(50))?
-            && hello.seat > assignment.seat
-            && hello.seat.index() < assignment.roster.len()
-        {
-            links.insert(hello.seat, Arc::new(link));
-        }
-    }
-    Ok(links)
-}
-
-/// Calls a peer until it answers: it may not have heard of its own seat yet.
-fn reach(
-    address: SocketAddr,
-    hello: &Hello,
-    security: &Security,
-    orders: &Orders,
-    by: Deadline,
-) -> Result<starlings_transport::TcpLink> {
-    loop {
-        orders.check()?;
-        match connect(address, hello, security, Deadline::after_ms(500)) {
-            Ok(link) => return Ok(link),
-            Err(fault) if by.passed() => return Err(fault),
-            Err(_) => std::thread::sleep(Duration::from_millis(20)),
-        }
-    }
-}
-
 fn start_beating(
     control: &Control,
     orders: &Arc<Orders>,
     whereabouts: &Whereabouts,
+    leave: &Stop,
 ) -> Result<JoinHandle<()>> {
     let (control, orders, whereabouts) = (control.clone(), orders.clone(), whereabouts.clone());
+    let leave = leave.clone();
     let beat = move || {
+        let mut said = false;
         while !orders.over_after(BEAT) {
+            if leave.asked() && !said {
+                said = true;
+                if send(&control, FromWorker::Leave, SEND_MS).is_err() {
+                    return;
+                }
+            }
             let (phase, step) = whereabouts.get();
             if send(&control, FromWorker::Beat { step, phase }, SEND_MS).is_err() {
                 return;
@@ -367,6 +345,8 @@ fn start_hearing(control: &Control, orders: &Arc<Orders>, stop: &Stop) -> Result
                 Ok(None) => {}
                 Ok(Some(Message::ToWorker(ToWorker::Stop))) => stop.ask(),
                 Ok(Some(Message::ToWorker(ToWorker::Done))) => orders.done(),
+                Ok(Some(Message::ToWorker(ToWorker::Regroup(lineup)))) => orders.regroup(*lineup),
+                Ok(Some(Message::ToWorker(ToWorker::Released))) => orders.release(),
                 Ok(Some(Message::ToWorker(ToWorker::Abort { message, fault }))) => {
                     orders.abort(Fault::peer(fault.and_then(|fault| fault.rank), message));
                 }
@@ -380,67 +360,6 @@ fn start_hearing(control: &Control, orders: &Arc<Orders>, stop: &Stop) -> Result
 
 fn send(control: &Control, said: FromWorker, within_ms: u64) -> Result<()> {
     control.send(&Message::FromWorker(said), Deadline::after_ms(within_ms))
-}
-
-impl Orders {
-    fn check(&self) -> Result<()> {
-        enter(&self.state).aborted.clone().map_or(Ok(()), Err)
-    }
-
-    /// From now on an abort wakes whoever waits on this net.
-    fn watch(&self, net: Arc<Net>) {
-        let mut state = enter(&self.state);
-        if let Some(fault) = &state.aborted {
-            net.abort(fault.clone());
-        }
-        state.net = Some(net);
-    }
-
-    fn abort(&self, fault: Fault) {
-        let mut state = enter(&self.state);
-        if !state.done {
-            if let Some(net) = &state.net {
-                net.abort(fault.clone());
-            }
-            state.aborted.get_or_insert(fault);
-        }
-        drop(state);
-        self.changed.notify_all();
-    }
-
-    fn done(&self) {
-        enter(&self.state).done = true;
-        self.changed.notify_all();
-    }
-
-    fn end(&self) {
-        let mut state = enter(&self.state);
-        (state.over, state.net) = (true, None);
-        drop(state);
-        self.changed.notify_all();
-    }
-
-    /// Waits a while; true as soon as it is all over.
-    fn over_after(&self, wait: Duration) -> bool {
-        let state = enter(&self.state);
-        if state.over || wait.is_zero() {
-            return state.over;
-        }
-        let waited = self.changed.wait_timeout_while(state, wait, |state| !state.over);
-        waited.map_or(true, |(state, _)| state.over)
-    }
-
-    /// Waits for `done` or an abort, or until the time is up.
-    fn last_word(&self, within_ms: u64) -> Result<()> {
-        let state = enter(&self.state);
-        let wait = Duration::from_millis(within_ms);
-        let heard = |state: &mut Ordered| !state.done && state.aborted.is_none();
-        let waited = self.changed.wait_timeout_while(state, wait, heard);
-        match waited.map(|(state, _)| state.aborted.clone()) {
-            Ok(Some(fault)) => Err(fault),
-            _ => Ok(()),
-        }
-    }
 }
 
 fn enter<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

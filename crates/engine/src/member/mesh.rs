@@ -1,0 +1,125 @@
+//! Links between the seats of an epoch: whom a member lets in, and whom it calls.
+
+use super::enter;
+use super::orders::Orders;
+use crate::neighbours::{Household, Neighbours};
+use crate::net::Net;
+use starlings_cluster::protocol::Lineup;
+use starlings_core::{Deadline, Epoch, Fault, JobId, Result, Seat};
+use starlings_transport::{
+    Gatekeeper, Hello, Link, Listener, PROTOCOL_VERSION, Purpose, Security, Token, Verdict, connect,
+};
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// How long links to the other seats may take, from the moment all have their seats.
+const MESH_MS: u64 = 20_000;
+
+/// Whom this member's listener lets in, once it knows.
+#[derive(Clone)]
+pub(super) struct Door {
+    pub(super) job: JobId,
+    pub(super) epoch: Epoch,
+    pub(super) token: Token,
+}
+
+pub(super) fn gatekeeper(door: Arc<Mutex<Option<Door>>>) -> Gatekeeper {
+    Arc::new(move |hello| match &*enter(&door) {
+        None => Verdict::Busy,
+        Some(door) if hello.token != door.token => Verdict::WrongToken,
+        Some(door) if hello.job != door.job || hello.purpose != Purpose::Peer => Verdict::OtherJob,
+        Some(door) if hello.epoch != door.epoch => Verdict::StaleEpoch,
+        Some(_) => Verdict::Accept,
+    })
+}
+
+/// What a member links up with.
+pub(super) struct Yard {
+    pub(super) listener: Listener,
+    pub(super) security: Security,
+    pub(super) door: Arc<Mutex<Option<Door>>>,
+    pub(super) orders: Arc<Orders>,
+}
+
+impl Yard {
+    /// Links up with everyone in a lineup.
+    pub(super) fn link_up(
+        &self,
+        lineup: &Lineup,
+        (job, token): (JobId, &Token),
+    ) -> Result<(Arc<Net>, Arc<Neighbours>)> {
+        let door = Door { job, epoch: lineup.epoch, token: token.clone() };
+        *enter(&self.door) = Some(door.clone());
+        let links = self.mesh(lineup, &door)?;
+        let hosts: Vec<String> = lineup.roster.iter().map(|peer| peer.host.clone()).collect();
+        let household = Household { job, epoch: door.epoch, seat: lineup.seat, hosts: &hosts };
+        let by = Deadline::after_ms(MESH_MS);
+        let neighbours = Neighbours::meet(&household, &links, &|| self.orders.check(), by)?;
+        let net = Arc::new(Net::new(lineup.seat, hosts, links)?);
+        let neighbours = Arc::new(neighbours);
+        net.settle(neighbours.clone());
+        self.orders.watch(net.clone());
+        Ok((net, neighbours))
+    }
+
+    /// Links to every other seat: this one calls those below it and is called by those above.
+    fn mesh(&self, lineup: &Lineup, door: &Door) -> Result<BTreeMap<Seat, Arc<dyn Link>>> {
+        let (security, orders) = (&self.security, &*self.orders);
+        let by = Deadline::after_ms(MESH_MS);
+        let mut links: BTreeMap<Seat, Arc<dyn Link>> = BTreeMap::new();
+        let hello = Hello {
+            purpose: Purpose::Peer,
+            job: door.job,
+            epoch: door.epoch,
+            seat: lineup.seat,
+            token: door.token.clone(),
+            version: PROTOCOL_VERSION,
+        };
+        for peer in lineup.roster.iter().filter(|peer| peer.seat < lineup.seat) {
+            let during =
+                |fault: Fault| fault.during(format!("linking to {} on {}", peer.seat, peer.host));
+            let address: SocketAddr = peer.address.parse().map_err(|_| {
+                during(Fault::peer(Some(peer.seat), format!("'{}' is no address", peer.address)))
+            })?;
+            let link = reach(address, &hello, security, orders, by).map_err(during)?;
+            links.insert(peer.seat, Arc::new(link));
+        }
+        while links.len() + 1 < lineup.roster.len() {
+            orders.check()?;
+            if by.passed() {
+                let missing = lineup.roster.iter().map(|peer| peer.seat);
+                let missing =
+                    missing.filter(|seat| *seat > lineup.seat && !links.contains_key(seat));
+                let seat = missing.min();
+                return Err(Fault::peer(seat, "not all workers linked up in time"));
+            }
+            if let Some((link, hello, _)) = self.listener.accept(Deadline::after_ms(50))?
+                && hello.seat > lineup.seat
+                && hello.seat.index() < lineup.roster.len()
+            {
+                links.insert(hello.seat, Arc::new(link));
+            }
+        }
+        Ok(links)
+    }
+}
+
+/// Calls a peer until it answers: it may not have heard of its own seat yet.
+fn reach(
+    address: SocketAddr,
+    hello: &Hello,
+    security: &Security,
+    orders: &Orders,
+    by: Deadline,
+) -> Result<starlings_transport::TcpLink> {
+    loop {
+        orders.check()?;
+        match connect(address, hello, security, Deadline::after_ms(500)) {
+            Ok(link) => return Ok(link),
+            Err(fault) if by.passed() => return Err(fault),
+            Err(_) => std::thread::sleep(Duration::from_millis(20)),
+        }
+    }
+}

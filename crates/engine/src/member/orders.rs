@@ -1,0 +1,146 @@
+//! What the coordinator has ordered: to stop, to regroup, to go. Every waiting call of a member wakes when it must.
+
+use super::enter;
+use crate::net::Net;
+use starlings_cluster::protocol::Lineup;
+use starlings_core::{Deadline, Fault, Result};
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
+
+/// What the coordinator has ordered.
+#[derive(Default)]
+pub(super) struct Orders {
+    state: Mutex<Ordered>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct Ordered {
+    aborted: Option<Fault>,
+    done: bool,
+    over: bool,
+    released: bool,
+    /// The newest lineup that nobody has taken up yet.
+    lineup: Option<Lineup>,
+    net: Option<Arc<Net>>,
+}
+
+impl Orders {
+    pub(super) fn check(&self) -> Result<()> {
+        let state = enter(&self.state);
+        match (&state.aborted, &state.lineup) {
+            (Some(fault), _) => Err(fault.clone()),
+            (None, Some(_)) => Err(changed()),
+            (None, None) => Ok(()),
+        }
+    }
+
+    /// From now on an abort wakes whoever waits on this net.
+    pub(super) fn watch(&self, net: Arc<Net>) {
+        let mut state = enter(&self.state);
+        if let Some(fault) = &state.aborted {
+            net.abort(fault.clone());
+        } else if state.lineup.is_some() {
+            net.abort(changed());
+        }
+        state.net = Some(net);
+    }
+
+    /// Members have changed: whoever waits for the old ones need not.
+    pub(super) fn regroup(&self, lineup: Lineup) {
+        let mut state = enter(&self.state);
+        if let Some(net) = &state.net {
+            net.abort(changed());
+        }
+        // Of several only the newest counts.
+        state.lineup = Some(lineup);
+        drop(state);
+        self.changed.notify_all();
+    }
+
+    /// The others go on without this member.
+    pub(super) fn release(&self) {
+        let mut state = enter(&self.state);
+        state.released = true;
+        if let Some(net) = &state.net {
+            net.abort(changed());
+        }
+        drop(state);
+        self.changed.notify_all();
+    }
+
+    /// Waits for the next lineup, and takes it.
+    pub(super) fn next_lineup(&self, by: Deadline) -> Result<Lineup> {
+        let mut state = enter(&self.state);
+        loop {
+            if let Some(fault) = &state.aborted {
+                return Err(fault.clone());
+            }
+            if state.released {
+                return Err(Fault::interrupted(
+                    "this worker left, and the others go on without it",
+                ));
+            }
+            if let Some(lineup) = state.lineup.take() {
+                state.net = None;
+                return Ok(lineup);
+            }
+            let Some(left) = by.left() else {
+                let what = "the coordinator did not say in time who is left";
+                return Err(Fault::machine(what).hint("is the coordinator still there?"));
+            };
+            let waited = self.changed.wait_timeout(state, left);
+            state = waited.expect("nobody panics with this lock held").0;
+        }
+    }
+
+    pub(super) fn abort(&self, fault: Fault) {
+        let mut state = enter(&self.state);
+        if !state.done {
+            if let Some(net) = &state.net {
+                net.abort(fault.clone());
+            }
+            state.aborted.get_or_insert(fault);
+        }
+        drop(state);
+        self.changed.notify_all();
+    }
+
+    pub(super) fn done(&self) {
+        enter(&self.state).done = true;
+        self.changed.notify_all();
+    }
+
+    pub(super) fn end(&self) {
+        let mut state = enter(&self.state);
+        (state.over, state.net) = (true, None);
+        drop(state);
+        self.changed.notify_all();
+    }
+
+    /// Waits a while; true as soon as it is all over.
+    pub(super) fn over_after(&self, wait: Duration) -> bool {
+        let state = enter(&self.state);
+        if state.over || wait.is_zero() {
+            return state.over;
+        }
+        let waited = self.changed.wait_timeout_while(state, wait, |state| !state.over);
+        waited.map_or(true, |(state, _)| state.over)
+    }
+
+    /// Waits for `done` or an abort, or until the time is up.
+    pub(super) fn last_word(&self, within_ms: u64) -> Result<()> {
+        let state = enter(&self.state);
+        let wait = Duration::from_millis(within_ms);
+        let heard = |state: &mut Ordered| !state.done && state.aborted.is_none();
+        let waited = self.changed.wait_timeout_while(state, wait, heard);
+        match waited.map(|(state, _)| state.aborted.clone()) {
+            Ok(Some(fault)) => Err(fault),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn changed() -> Fault {
+    Fault::peer(None, "members have changed")
+}

@@ -1,0 +1,221 @@
+//! Recovery: the same step, finished by those who are left.
+//!
+//! When a link breaks or the coordinator announces a new epoch, every waiting call of a worker returns. The worker then
+//! links up with the new lineup and says how far it is and which rows it has; all find the same resolution
+//! (see [`resolve`]), and by the completion of their combination:
+//!
+//! | completion | for | what happens |
+//! |---|---|---|
+//! | `reweigh` | mini-batches under a barrier | the step is finished with the rows of those who are left; the others are owed, and dealt with the next step |
+//! | `recompute` | learners that pass over all rows | the rows of the lost are read by the others first: the step has all rows |
+//! | `continue` | local steps, mixing, gossip | no agreed sum was promised: each goes on from its own model |
+//! | `restore` | model cut into stages or owned in parts, memory that cannot be rebuilt | all go back to the last checkpoint |
+//!
+//! Nothing is kept for this in an undisturbed run: contributions are a function of model and rows, and are computed
+//! again. A worker may be lost in the middle of a recovery: then the next one begins, from the same state.
+
+mod handover;
+mod leases;
+pub mod resolve;
+
+pub use leases::Leases;
+
+use crate::choices::summing;
+use crate::desk::{Desk, holders};
+use crate::exchange::packet::Losses;
+use crate::merge::{MergeOptions, Merger};
+use crate::net::Net;
+use resolve::{Resolution, Standing, resolve};
+use starlings_cluster::deal::Deal;
+use starlings_core::{Blame, Block, Epoch, Event, Fault, Result, Seat, Shard, Step, Update};
+use starlings_plan::Assignment;
+use std::sync::Arc;
+
+/// The kind of the sum in which members say how far they are.
+const STANDINGS: u8 = 8;
+
+/// How a step ends when a member is lost.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Completion {
+    /// With the rows of those who are left.
+    Reweigh,
+    /// With all rows.
+    Recompute,
+    /// Each as it was.
+    Continue,
+    /// From the last checkpoint.
+    Restore,
+}
+
+impl Completion {
+    /// Its name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Completion::Reweigh => "reweigh",
+            Completion::Recompute => "recompute",
+            Completion::Continue => "continue",
+            Completion::Restore => "restore",
+        }
+    }
+}
+
+/// A flock that this worker has a seat in.
+pub struct Flocked {
+    /// Links to all other seats.
+    pub net: Arc<Net>,
+    /// Which epoch.
+    pub epoch: Epoch,
+    /// The shards of each seat; empty where the plan deals them.
+    pub deal: Deal,
+}
+
+/// Whoever can give a worker a new flock.
+pub trait Regroup: Send {
+    /// Reports what this worker saw, waits for the next epoch and links up with everyone in it.
+    ///
+    /// # Errors
+    /// The coordinator's verdict, when the job is over or goes on without this worker.
+    fn regroup(&mut self, fault: &Fault) -> Result<Flocked>;
+}
+
+impl Desk {
+    /// Goes on in the next epoch, where there is one and the fault is a peer's.
+    pub(crate) fn recover(&mut self, fault: Fault) -> Result<()> {
+        let Some(mut regroup) = self.regroup.take() else { return Err(fault) };
+        let recovered = self.recover_through(&mut *regroup, fault);
+        self.regroup = Some(regroup);
+        recovered
+    }
+
+    fn recover_through(&mut self, regroup: &mut dyn Regroup, mut fault: Fault) -> Result<()> {
+        let losses = (self.exchange.losses(), self.net.world());
+        loop {
+            if !matches!(fault.blame(), Blame::Peer(_)) {
+                return Err(fault);
+            }
+            self.clock.enter("regrouping", Step(self.walk.steps()));
+            self.part();
+            let flocked = regroup.regroup(&fault)?;
+            match self.gather(flocked, &losses) {
+                Ok(()) => return Ok(()),
+                Err(next) => fault = next,
+            }
+        }
+    }
+
+    /// Takes a seat among others: agrees with them on the step, takes over what it lacks, and builds the exchange anew.
+    fn gather(&mut self, flocked: Flocked, losses: &(Losses, u32)) -> Result<()> {
+        let Flocked { net, epoch, deal } = flocked;
+        let (seat, world) = (net.seat(), net.world());
+        self.net = net;
+        match deal.get(seat.index()) {
+            Some(shards) => {
+                self.assignment = whole(seat, world, shards);
+                for (seat, shards) in deal.iter().enumerate() {
+                    shards.iter().for_each(|&it| self.holders[it as usize] = Seat(seat as u32));
+                }
+            }
+            None => {
+                self.assignment = self.choices.plan.assign(seat, world, self.job.shards)?;
+                self.holders = holders(&self.choices, &self.job, world)?;
+            }
+        }
+        let resolution = self.resolution(&deal)?;
+        let completion = self.choices.completion();
+        match (completion, resolution.from) {
+            (Completion::Restore, _) | (_, None) => self.restore()?,
+            (Completion::Continue, Some((step, source))) => {
+                self.go_on(step, source, &resolution)?
+            }
+            (_, Some((step, source))) => self.hand_over(step, source, &resolution.behind)?,
+        }
+        self.take_shards(completion, &resolution)?;
+        self.sit_down(losses)?;
+        if seat == Seat(0) {
+            let (step, completion) = (Step(self.walk.steps()), completion.name().to_string());
+            self.clock.tell(Event::Regrouped { epoch, workers: world, step, completion });
+        }
+        Ok(())
+    }
+
+    /// What all members say of themselves, and what follows.
+    fn resolution(&self, deal: &Deal) -> Result<Resolution> {
+        let (net, shards) = (&self.net, self.job.shards);
+        let (width, world) = (Standing::width(shards), net.world() as usize);
+        let held = self.dealer.holding().starts.keys().map(|shard| shard.0).collect();
+        let steps = (!self.newcomer).then_some(self.walk.steps());
+        let mut numbers = vec![0; width * world];
+        Standing { steps, held }.write(&mut numbers[width * net.seat().index()..][..width]);
+        let options = MergeOptions::exact(STANDINGS, net, summing("tree", "")?, self.job.patience);
+        let told = Merger::new(net.clone(), options)
+            .merge(Update { blocks: vec![Block::counts("standings", numbers)] })?;
+        let standings: Vec<Standing> =
+            told.i64("standings").chunks_exact(width).map(Standing::read).collect();
+        Ok(resolve(&standings, deal, shards))
+    }
+
+    /// Where no sum was promised: whoever is new gets a model; the others keep theirs.
+    fn go_on(&mut self, step: Step, source: Seat, resolution: &Resolution) -> Result<()> {
+        let behind = match self.choices.keeps_own_models() {
+            true => &resolution.newcomers,
+            // Anchors must be the same on all: whoever missed a synchronisation takes over another's.
+            false => &resolution.behind,
+        };
+        self.hand_over(step, source, behind)?;
+        if self.choices.gate.lead_max() == Some(0) {
+            self.walk.skip_to(step);
+        }
+        Ok(())
+    }
+
+    /// The rows for the next step.
+    fn take_shards(&mut self, completion: Completion, resolution: &Resolution) -> Result<()> {
+        let dealt = self.assignment.shards.clone();
+        let now = resolution.shards_of(self.net.seat()).into_iter().map(Shard).collect::<Vec<_>>();
+        self.pending = None;
+        if completion != Completion::Reweigh || resolution.from.is_none() {
+            self.leases.lack(vec![]);
+            return self.hold(&dealt);
+        }
+        self.leases.lack(resolution.missing());
+        self.pending = Some(dealt);
+        self.hold(&now)
+    }
+
+    /// After a step that was finished without the lost: their rows are read, and are there from the next step on.
+    pub(crate) fn settle(&mut self) -> Result<()> {
+        let Some(dealt) = self.pending.take() else { return Ok(()) };
+        self.leases.lack(vec![]);
+        self.hold(&dealt)?;
+        self.remember();
+        Ok(())
+    }
+
+    /// Holds exactly these shards: reads what is not there, and forgets what is no longer wanted.
+    fn hold(&mut self, shards: &[Shard]) -> Result<()> {
+        let holding = self.dealer.holding();
+        let lacking: Vec<Shard> =
+            shards.iter().copied().filter(|shard| !holding.starts.contains_key(shard)).collect();
+        let mut holding = holding.clone();
+        if !lacking.is_empty() {
+            let more = (self.loader)(&lacking)?;
+            // Rows of shards that went elsewhere are still in the table: they must not pile up.
+            let crowded = holding.table.rows() as u64 > 2 * holding.rows_held() + more.rows_held();
+            holding = if crowded { (self.loader)(shards)? } else { holding.joined(&more) };
+        }
+        self.dealer = self.dealer.with(holding.only(shards));
+        let elsewhere: Vec<Shard> =
+            self.memory.iter().map(|(shard, _)| shard).filter(|it| !shards.contains(it)).collect();
+        for shard in elsewhere {
+            self.memory.remove(shard);
+        }
+        Ok(())
+    }
+}
+
+/// What a worker with the whole model does.
+fn whole(seat: Seat, world: u32, shards: &[u32]) -> Assignment {
+    let shards = shards.iter().map(|&shard| Shard(shard)).collect();
+    Assignment { shards, stage: 0, pipeline: vec![seat], group: (0..world).map(Seat).collect() }
+}

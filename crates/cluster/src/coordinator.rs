@@ -262,7 +262,9 @@ impl Desk {
             FromWorker::Ready { host, pid, address } => {
                 self.feed(Happening::Joined { member, host, pid, address });
             }
-            FromWorker::Beat { step, phase } => self.feed(Happening::Phase { member, step, phase }),
+            FromWorker::Beat { step, phase, waits, bytes } => {
+                self.feed(Happening::Phase { member, step, phase, waits, bytes });
+            }
             FromWorker::Event(text) => self.tell_submitter(ToClient::Event(text), SEND_MS),
             // In another epoch the seat is someone else's.
             FromWorker::Accuse { epoch, .. }
@@ -318,28 +320,37 @@ impl Desk {
             host: info.host.clone(),
             pid: info.pid,
             standing: "waiting".to_string(),
-            step: None,
-            phase: String::new(),
+            ..MemberStatus::default()
         });
         let roster = self.membership.roster();
         let placed = roster.map_or(&[][..], |roster| &roster.placed);
         let past = roster.map_or(&[][..], |roster| &roster.past);
-        let placed = placed.iter().chain(past).map(|placed| MemberStatus {
-            seat: Some(placed.info.seat),
-            host: placed.info.host.clone(),
-            pid: placed.info.pid,
-            standing: standing(&placed.standing).to_string(),
-            step: placed.progress.as_ref().map(|progress| progress.step),
-            phase: placed
-                .progress
-                .as_ref()
-                .map_or(String::new(), |progress| progress.phase.clone()),
+        let steps = placed.iter().filter_map(|placed| placed.progress.as_ref()).map(|it| it.step);
+        let furthest = steps.max().unwrap_or_default();
+        let now = self.begun.elapsed().as_millis() as u64;
+        let seated = placed.iter().chain(past).map(|placed| {
+            let running = placed.standing == Standing::Running;
+            let progress = placed.progress.as_ref();
+            let busy = progress.filter(|it| running && !it.waits);
+            MemberStatus {
+                seat: Some(placed.info.seat),
+                host: placed.info.host.clone(),
+                pid: placed.info.pid,
+                standing: standing(&placed.standing).to_string(),
+                step: progress.map(|progress| progress.step),
+                phase: progress.map_or(String::new(), |progress| progress.phase.clone()),
+                lag: progress.filter(|_| running).map(|it| furthest.0.saturating_sub(it.step.0)),
+                bytes: progress.map_or(0, |progress| progress.bytes),
+                busy_seconds: busy.map_or(0, |it| now.saturating_sub(it.since) / 1000),
+            }
         });
+        let wish = self.job.as_ref().map(|(_, wish, _)| wish);
         Status {
-            job_id: self.job.as_ref().map(|_| self.ticket.job),
-            workers: self.job.as_ref().map_or(0, |(_, wish, _)| wish.workers),
+            job_id: wish.map(|_| self.ticket.job),
+            workers: wish.map_or(0, |wish| wish.workers),
             epoch: roster.map_or(Epoch(0), |roster| roster.epoch),
-            members: waiting.chain(placed).collect(),
+            patience_seconds: wish.filter(|it| it.least.is_some()).map(|it| it.stall_ms / 1000),
+            members: waiting.chain(seated).collect(),
         }
     }
 

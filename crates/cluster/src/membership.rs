@@ -46,6 +46,10 @@ pub enum Event {
         step: Step,
         /// What is being done.
         phase: String,
+        /// Whether that is waiting for others.
+        waits: bool,
+        /// Bytes sent so far.
+        bytes: u64,
     },
     /// A member without a seat has read what it would work on.
     Prepared {
@@ -111,13 +115,16 @@ pub struct Wish {
     pub least: Option<u32>,
     /// The shards of each seat at the start; empty where the job's plan deals them itself.
     pub deal: Deal,
+    /// How long a member may be at the same thing without waiting for others before it is given up.
+    pub stall_ms: u64,
 }
 
 impl Wish {
     /// A job of so many workers that ends with the first of them.
     #[must_use]
     pub fn fixed(workers: u32) -> Wish {
-        Wish { workers, most: workers, least: None, deal: Deal::new() }
+        let (most, least, deal, stall_ms) = (workers, None, Deal::new(), u64::MAX);
+        Wish { workers, most, least, deal, stall_ms }
     }
 }
 
@@ -290,8 +297,8 @@ impl Membership {
                 self.joined(now, MemberInfo { member, seat, host, pid, address }, out);
             }
             Event::Beat { member } => self.detector.beat(now, member),
-            Event::Phase { member, step, phase } => {
-                self.phase(now, member, Progress { step, phase })
+            Event::Phase { member, step, phase, waits, bytes } => {
+                self.phase(now, member, Progress { step, phase, waits, bytes, since: now });
             }
             Event::Prepared { member } => self.prepared(now, member, out),
             Event::Leave { member } => self.leave(now, member, out),
@@ -302,7 +309,7 @@ impl Membership {
             }
             Event::Accuse { by, seat, phase, step } => {
                 self.detector.beat(now, by);
-                self.accuse(now, by, seat, Progress { step, phase });
+                self.accuse(now, by, seat, Progress::at(step, phase));
             }
             Event::Tick => {}
             Event::Stop { blame, reason } => self.stop(now, blame, reason, out),
@@ -464,7 +471,10 @@ impl Membership {
         self.detector.beat(now, member);
         let Stage::Running(run) = &mut self.stage else { return };
         if let Some(placed) = run.roster.find(member) {
-            placed.progress = Some(progress);
+            let before = placed.progress.take();
+            let same = before.filter(|it| (it.step, &it.phase) == (progress.step, &progress.phase));
+            let since = same.map_or(progress.since, |before| before.since);
+            placed.progress = Some(Progress { since, ..progress });
         }
     }
 
@@ -523,7 +533,7 @@ impl Membership {
             && witness.info.seat != accused
         {
             let step = witness.progress.as_ref().map_or(Step(0), |progress| progress.step);
-            self.accuse(now, member, accused, Progress { step, phase: message });
+            self.accuse(now, member, accused, Progress::at(step, message));
             return;
         }
         match &mut self.stage {
@@ -682,6 +692,7 @@ impl Membership {
             let silence = self.detector.silence_ms(now, member).unwrap_or_default();
             self.lost(now, member, &format!("nothing was heard of it for {silence} ms"), out);
         }
+        self.give_up_the_stuck(now, out);
         match &self.stage {
             Stage::Gathering { wish, by } if now >= *by => {
                 let want = wish.workers;
@@ -712,6 +723,23 @@ impl Membership {
                 }
             }
             _ => {}
+        }
+    }
+
+    /// Slowness is reported, not punished; but whoever beats and yet does nothing holds up all others for ever.
+    fn give_up_the_stuck(&mut self, now: u64, out: &mut Vec<Command>) {
+        let Stage::Running(run) = &self.stage else { return };
+        if run.wish.least.is_none() {
+            return;
+        }
+        let limit = run.wish.stall_ms;
+        let stuck = run.roster.placed.iter().find(|placed| {
+            let long = |it: &Progress| !it.waits && now.saturating_sub(it.since) >= limit;
+            placed.standing == Standing::Running && placed.progress.as_ref().is_some_and(long)
+        });
+        if let Some(seat) = stuck.map(|placed| placed.info.seat) {
+            let how = format!("it made no progress for {} s", limit / 1000);
+            self.condemn(now, seat, (&how, None), out);
         }
     }
 

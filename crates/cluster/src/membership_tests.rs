@@ -45,7 +45,13 @@ impl Bench {
     }
 
     fn phase(&mut self, member: u64, step: u64, phase: &str) {
-        self.on(Event::Phase { member: id(member), step: Step(step), phase: phase.into() });
+        self.on(Event::Phase {
+            member: id(member),
+            step: Step(step),
+            phase: phase.into(),
+            waits: true,
+            bytes: 0,
+        });
     }
 
     fn accuse(&mut self, by: u64, seat: u32, step: u64, phase: &str) {
@@ -332,12 +338,13 @@ fn event() -> impl Strategy<Value = Event> {
             most: workers + more,
             least: Some(workers.saturating_sub(less).max(1)),
             deal: (0..workers).map(|w| (0..9).filter(|s| s % workers == w).collect()).collect(),
+            stall_ms: 5_000,
         })),
         3 => member().prop_map(|member| Event::Prepared { member }),
         1 => member().prop_map(|member| Event::Leave { member }),
         8 => (0u64..6).prop_map(joined),
         8 => member().prop_map(|member| Event::Beat { member }),
-        4 => (member(), step()).prop_map(|(member, step)| Event::Phase { member, step, phase: "p".into() }),
+        4 => (member(), step()).prop_map(|(member, step)| Event::Phase { member, step, phase: "p".into(), waits: true, bytes: 0 }),
         1 => member().prop_map(|member| Event::Left { member }),
         6 => (member(), 0u32..4).prop_map(|(member, epoch)| Event::Finished { member, epoch: Epoch(epoch) }),
         1 => (member(), blame).prop_map(|(member, blame)| Event::Failed { member, blame, message: "m".into() }),
@@ -440,7 +447,7 @@ proptest! {
 fn survivors(workers: u32, least: u32, most: u32) -> Bench {
     let mut bench = Bench { machine: Membership::new(Options::default()), out: vec![], now: 0 };
     let deal = (0..workers).map(|w| (0..12).filter(|s| s % workers == w).collect()).collect();
-    bench.on(Event::Submit(Wish { workers, most, least: Some(least), deal }));
+    bench.on(Event::Submit(Wish { workers, most, least: Some(least), deal, stall_ms: 600_000 }));
     (0..u64::from(workers)).for_each(|member| bench.on(joined(10 + member)));
     bench.out.clear();
     bench
@@ -571,4 +578,21 @@ fn an_accused_that_still_beats_is_left_out_of_the_next_epoch() {
     bench.accuse(12, 0, 5, "the merge");
     bench.pass(2_000, &[10, 11]);
     assert!(bench.out.is_empty(), "{:?}", bench.out);
+}
+
+#[test]
+fn who_beats_and_does_nothing_is_given_up_after_a_long_time_and_who_waits_is_not() {
+    let mut bench = survivors(2, 1, 2);
+    for _ in 0..60 {
+        for (member, phase, waits) in [(10, "the merge", true), (11, "computation", false)] {
+            let (member, phase) = (id(member), phase.to_string());
+            bench.on(Event::Phase { member, step: Step(3), phase, waits, bytes: 0 });
+        }
+        bench.pass(9_900, &[10, 11]);
+    }
+    assert!(bench.out.is_empty(), "{:?}", bench.out);
+    bench.pass(9_900, &[10, 11]);
+    assert_eq!(bench.fault().rank, Some(Seat(1)));
+    assert!(bench.fault().message.ends_with("it made no progress for 600 s"));
+    assert_eq!(bench.regrouped().1, [10]);
 }

@@ -58,6 +58,10 @@ pub enum FromWorker {
         step: Step,
         /// What is being done.
         phase: String,
+        /// Whether that is waiting for others.
+        waits: bool,
+        /// Bytes sent so far.
+        bytes: u64,
     },
     /// Something happened: a [`starlings_core::Event`] as JSON, since postcard cannot tell its kinds
     /// apart. See [`FromWorker::event`].
@@ -241,13 +245,15 @@ pub struct Status {
     pub workers: u32,
     /// How often members have changed.
     pub epoch: Epoch,
+    /// For how long a member may be busy with one thing before it is given up; `None`: for ever.
+    pub patience_seconds: Option<u64>,
     /// Everyone who is connected or was part of the job.
     #[serde(deserialize_with = "bounded_list")]
     pub members: Vec<MemberStatus>,
 }
 
 /// How one member is doing.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct MemberStatus {
     /// Its place, if it has one.
     pub seat: Option<Seat>,
@@ -261,6 +267,12 @@ pub struct MemberStatus {
     pub step: Option<Step>,
     /// What is being done.
     pub phase: String,
+    /// Steps behind the member that is furthest.
+    pub lag: Option<u64>,
+    /// Bytes sent so far.
+    pub bytes: u64,
+    /// For how many seconds it has been at the same thing without waiting for others.
+    pub busy_seconds: u64,
 }
 
 impl FromWorker {

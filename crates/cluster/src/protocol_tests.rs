@@ -35,7 +35,12 @@ fn samples() -> Vec<Message> {
     let failed = Fault::peer(Some(Seat(3)), "gone").hint("look at its log");
     vec![
         Message::FromWorker(FromWorker::Ready { host: "a".into(), pid: 1, address: "b".into() }),
-        Message::FromWorker(FromWorker::Beat { step: Step(u64::MAX), phase: "é".into() }),
+        Message::FromWorker(FromWorker::Beat {
+            step: Step(u64::MAX),
+            phase: "é".into(),
+            waits: false,
+            bytes: 7,
+        }),
         Message::FromWorker(FromWorker::Accuse {
             epoch: Epoch(1),
             seat: Seat(1),
@@ -74,6 +79,7 @@ fn samples() -> Vec<Message> {
             job_id: None,
             workers: 2,
             epoch: Epoch(3),
+            patience_seconds: Some(600),
             members: vec![MemberStatus {
                 seat: None,
                 host: "a".into(),
@@ -81,6 +87,9 @@ fn samples() -> Vec<Message> {
                 standing: "waiting".into(),
                 step: None,
                 phase: String::new(),
+                lag: Some(3),
+                bytes: 9,
+                busy_seconds: 11,
             }],
         })),
     ]

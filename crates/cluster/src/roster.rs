@@ -32,6 +32,19 @@ pub struct Progress {
     pub step: Step,
     /// What was being done.
     pub phase: String,
+    /// Whether that is waiting for others.
+    pub waits: bool,
+    /// Bytes sent so far.
+    pub bytes: u64,
+    /// Since when it is at this, in the coordinator's milliseconds.
+    pub since: u64,
+}
+
+impl Progress {
+    /// What a witness saw.
+    pub(crate) fn at(step: Step, phase: String) -> Progress {
+        Progress { step, phase, waits: true, bytes: 0, since: 0 }
+    }
 }
 
 /// What a member of the roster is doing.

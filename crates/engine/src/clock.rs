@@ -6,6 +6,7 @@ use crate::walk::Walk;
 use starlings_core::{Event, Fault, Pace, Seat, Step};
 use starlings_learn::Outcome;
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -23,13 +24,30 @@ impl<F: Fn(Event) + Send + Sync> Observer for F {
 
 /// Where a worker is at the moment; shared with whatever reports its heartbeat.
 #[derive(Clone, Debug, Default)]
-pub struct Whereabouts(Arc<Mutex<(String, Step)>>);
+pub struct Whereabouts(Arc<Mutex<(String, Step)>>, Arc<AtomicU64>);
 
 impl Whereabouts {
     /// The phase and the step.
     #[must_use]
     pub fn get(&self) -> (String, Step) {
         self.0.lock().map(|inner| inner.clone()).unwrap_or_default()
+    }
+
+    /// Whether that is waiting for others.
+    #[must_use]
+    pub fn waits(&self) -> bool {
+        self.0.lock().map_or(true, |inner| inner.0 != COMPUTATION)
+    }
+
+    /// Bytes sent so far.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.1.load(Ordering::Relaxed)
+    }
+
+    /// So many bytes have been sent so far.
+    pub fn sent(&self, bytes: u64) {
+        self.1.store(bytes, Ordering::Relaxed);
     }
 
     fn set(&self, phase: &str, step: Step) {
@@ -93,6 +111,11 @@ impl Clock {
             computation: 0.0,
             held: Vec::new(),
         }
+    }
+
+    /// So many bytes have been sent so far.
+    pub fn sent(&self, bytes: u64) {
+        self.whereabouts.sent(bytes);
     }
 
     /// This worker has another seat.

@@ -300,7 +300,9 @@ impl Desk {
         let first = self.assignment.group[0] == self.net.seat();
         self.keeper.reseat(&self.net, first.then_some(self.assignment.stage));
         self.clock.sit(self.net.seat());
-        self.newcomer = false;
+        if std::mem::take(&mut self.newcomer) {
+            self.introduce(std::process::id(), self.net.host(self.net.seat()));
+        }
         Ok(())
     }
 
@@ -377,9 +379,9 @@ impl Desk {
         }
         let cpu = process_cpu_seconds() - self.cpu_before;
         let cpu = if self.speaks_for_process { cpu } else { 0.0 };
-        let [raw, sent] = self.bytes_before;
-        let raw = raw + self.exchange.bytes_raw() + self.wired.load(Ordering::Relaxed);
-        let sent = sent + self.net.bytes_sent();
+        let raw = self.bytes_before[0] + self.exchange.bytes_raw();
+        let raw = raw + self.wired.load(Ordering::Relaxed);
+        let sent = self.bytes_sent();
         let dropped = self.ledger.dropped.load(Ordering::Relaxed) as f64;
         let mut numbers = vec![sent as f64, raw as f64, cpu, dropped];
         let (world, seat) = (self.net.world() as usize, self.net.seat().index());
@@ -458,6 +460,11 @@ impl Desk {
             }
         }
         Ok(())
+    }
+
+    /// Bytes that this worker has sent so far.
+    pub(crate) fn bytes_sent(&self) -> u64 {
+        self.bytes_before[1] + self.net.bytes_sent()
     }
 
     /// Tells who sits here.

@@ -282,6 +282,14 @@ impl Net {
         }
     }
 
+    /// Whether everything is still as it was: a worker that waits for nobody asks now and then.
+    ///
+    /// # Errors
+    /// The abort.
+    pub fn check(&self) -> Result<()> {
+        self.shared.lock().aborted.clone().map_or(Ok(()), Err)
+    }
+
     /// Wakes every waiting call with this fault.
     pub fn abort(&self, fault: Fault) {
         self.shared.lock().aborted.get_or_insert(fault);

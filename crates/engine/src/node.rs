@@ -81,9 +81,9 @@ fn train(member: &Member, options: &JoinOptions, job: &str, resume: bool) -> Res
         newcomer: member.newcomer,
         deliver: Some(deliver(member)),
     })?;
-    desk.introduce(std::process::id(), &options.host);
-    if member.newcomer {
-        member.tell(FromWorker::Prepared)?;
+    match member.newcomer {
+        true => member.tell(FromWorker::Prepared)?,
+        false => desk.introduce(std::process::id(), &options.host),
     }
     worker::run(desk).map(|_| ())
 }

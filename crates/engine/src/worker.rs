@@ -33,8 +33,10 @@ fn walk(desk: &mut Desk) -> Result<()> {
     let mut outbox = Outbox::new();
     outbox.want_factors(desk.wants_factors);
     while let Some(step) = desk.walk.next_step() {
+        desk.net.check()?;
         take(desk, step, &mut outbox)?;
         desk.settle()?;
+        desk.clock.sent(desk.bytes_sent());
     }
     Ok(())
 }

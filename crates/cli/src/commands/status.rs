@@ -3,7 +3,8 @@
 use crate::output::{say, say_json, table};
 use clap::Args;
 use serde_json::json;
-use starlings::{MemberStatus, Result, Ticket, resolve, status};
+use starlings::observe::figures;
+use starlings::{MemberStatus, Result, Status, Ticket, resolve, status};
 use std::path::PathBuf;
 
 /// Show the members of a flock and what each is doing
@@ -29,13 +30,13 @@ pub(super) fn run(arguments: &Arguments) -> Result<()> {
         return say_json(&json!(status));
     }
     let job = match status.job_id {
-        Some(job) => format!("job {:016x} on {} workers\n", job.0, status.workers),
+        Some(job) => heading(job.0, &status),
         None => "no job yet\n".to_string(),
     };
     if status.members.is_empty() {
         return say(&(job + "no members yet\n"));
     }
-    let titles = ["rank", "host", "process", "standing", "step", "phase"];
+    let titles = ["rank", "host", "process", "standing", "step", "lag", "sent", "phase"];
     let mut rows = vec![titles.map(str::to_string).to_vec()];
     rows.extend(status.members.iter().map(row));
     say(&(job + &table(&rows)))
@@ -49,6 +50,24 @@ fn row(member: &MemberStatus) -> Vec<String> {
         member.pid.to_string(),
         member.standing.clone(),
         known(member.step.map(|step| step.0.to_string())),
-        member.phase.clone(),
+        known(member.lag.map(|lag| lag.to_string())),
+        figures::bytes(member.bytes),
+        match member.busy_seconds {
+            0..10 => member.phase.clone(),
+            seconds => format!("{} for {seconds} s", member.phase),
+        },
     ]
+}
+
+fn heading(job: u64, status: &Status) -> String {
+    let running = status.members.iter().filter(|member| member.standing == "running").count();
+    let changes = match status.epoch.0 {
+        0 => String::new(),
+        epoch => format!(", epoch {epoch} (it began with {})", status.workers),
+    };
+    let patience = match status.patience_seconds {
+        Some(seconds) => format!("; who makes no progress for {seconds} s is given up"),
+        None => String::new(),
+    };
+    format!("job {job:016x} on {running} workers{changes}{patience}\n")
 }

@@ -90,3 +90,65 @@ fn a_ticket_that_others_can_read_is_refused() {
     std::fs::set_permissions(&ticket, std::fs::Permissions::from_mode(0o644)).unwrap();
     starlings(folder.path(), &["status", "--at", &address]).failed(2, &["others can read", "644"]);
 }
+
+/// A job that began with one worker gets two more and loses one politely, and nothing of it shows in the result.
+#[test]
+fn workers_join_a_running_job_and_leave_it_politely() {
+    const JOB: &str = "[data]\ntrain = 'digits'\nlabel = 'class'\n\
+        [learner]\nname = 'logistic-regression'\nmax_iterations = 2000\ntolerance = 0.0\n\
+        [cluster]\nlauncher = 'flock'\nworkers = { min = 1, max = 3 }\nticket = 'starlings.ticket'\n";
+    let folder = tempdir().unwrap();
+    std::fs::write(folder.path().join("job.toml"), JOB).unwrap();
+    let alone = ["train", "job.toml", "--json", "--launcher", "threads"];
+    let alone = starlings(folder.path(), &alone).report();
+    let (_coordinator, address) = coordinator(folder.path(), &[]);
+    let join =
+        |host| Running::start(folder.path(), &["worker", "--join", &address, "--host", host]);
+    let first = join("anne");
+    let at = format!("cluster.coordinator={address}");
+    let mut job = Running::start(folder.path(), &["train", "job.toml", "--json", "--set", &at]);
+    while job.event("step")["step"].as_u64().unwrap() < 3 {}
+    let second = join("bert");
+    assert_eq!(job.event("regrouped")["workers"], 2);
+    let third = join("carl");
+    assert_eq!(job.event("regrouped")["workers"], 3);
+    let status = starlings(folder.path(), &["status", "--at", &address]).out;
+    assert!(status.contains("on 3 workers, epoch 2 (it began with 1)"), "{status}");
+    assert!(status.contains("who makes no progress for 600 s is given up"), "{status}");
+    first.signal("TERM");
+    let left = job.event("regrouped");
+    assert_eq!((&left["workers"], &left["completion"]), (&2.into(), &"recompute".into()));
+    let gone = first.end();
+    assert_eq!(gone.code, Some(130), "{gone:?}");
+    let ended = job.end();
+    let report = ended.report();
+    assert_eq!(report["digest"], alone["digest"]);
+    assert_eq!(report["faults"].as_array().unwrap().len(), 0, "{report}");
+    for worker in [second, third] {
+        let ended = worker.end();
+        assert_eq!(ended.code, Some(0), "{ended:?}");
+    }
+}
+
+/// Below its minimum a job waits for others, and says so.
+#[test]
+fn too_few_workers_wait_for_another_one() {
+    const JOB: &str = "[data]\ntrain = 'digits'\nlabel = 'class'\n\
+        [learner]\nname = 'logistic-regression'\nmax_iterations = 600\ntolerance = 0.0\n\
+        [cluster]\nlauncher = 'flock'\nworkers = { min = 2, max = 2 }\nticket = 'starlings.ticket'\n";
+    let folder = tempdir().unwrap();
+    std::fs::write(folder.path().join("job.toml"), JOB).unwrap();
+    let (_coordinator, address) = coordinator(folder.path(), &[]);
+    let join =
+        |host| Running::start(folder.path(), &["worker", "--join", &address, "--host", host]);
+    let (_first, second) = (join("anne"), join("bert"));
+    let at = format!("cluster.coordinator={address}");
+    let mut job = Running::start(folder.path(), &["train", "job.toml", "--json", "--set", &at]);
+    while job.event("step")["step"].as_u64().unwrap() < 3 {}
+    second.signal("KILL");
+    let waiting = job.event("waiting");
+    assert_eq!((&waiting["have"], &waiting["want"]), (&1.into(), &2.into()));
+    let _third = join("carl");
+    assert_eq!(job.event("regrouped")["workers"], 2);
+    assert_eq!(job.end().code, Some(0));
+}

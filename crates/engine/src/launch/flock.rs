@@ -111,7 +111,8 @@ fn wish(task: &Task) -> Result<Wish> {
             deal.push(shards.into_iter().map(|shard| shard.0).collect());
         }
     }
-    Ok(Wish { workers: job.workers, most: job.most, least: Some(job.least), deal })
+    let stall_ms = job.patience.as_millis() as u64;
+    Ok(Wish { workers: job.workers, most: job.most, least: Some(job.least), deal, stall_ms })
 }
 
 struct Client<'a> {

@@ -156,6 +156,8 @@ impl Member {
         match outcome {
             // Being asked to stop and having stopped is a job well done.
             Ok(()) => self.shell.finished().and_then(|()| orders.last_word(60_000)),
+            // The coordinator has let it go already.
+            Err(fault) if orders.is_released() => Err(fault),
             Err(fault) if fault.blame() == Blame::Interrupted => {
                 let told = self.shell.finished().and_then(|()| orders.last_word(60_000));
                 told.and(Err(fault))
@@ -329,7 +331,9 @@ fn start_beating(
                 }
             }
             let (phase, step) = whereabouts.get();
-            if send(&control, FromWorker::Beat { step, phase }, SEND_MS).is_err() {
+            let (waits, bytes) = (whereabouts.waits(), whereabouts.bytes());
+            let beat = FromWorker::Beat { step, phase, waits, bytes };
+            if send(&control, beat, SEND_MS).is_err() {
                 return;
             }
         }

@@ -69,6 +69,10 @@ impl Orders {
         self.changed.notify_all();
     }
 
+    pub(super) fn is_released(&self) -> bool {
+        enter(&self.state).released
+    }
+
     /// Waits for the next lineup, and takes it.
     pub(super) fn next_lineup(&self, by: Deadline) -> Result<Lineup> {
         let mut state = enter(&self.state);

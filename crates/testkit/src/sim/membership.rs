@@ -164,7 +164,7 @@ impl Scenario {
                     Event::Finished { member: member(seat), epoch: Epoch(0) }
                 } else {
                     let (step, phase) = (Step(now / 10), "computation".to_string());
-                    Event::Phase { member: member(seat), step, phase }
+                    Event::Phase { member: member(seat), step, phase, waits: true, bytes: 0 }
                 };
                 network.send(seat, home, Message::Said(said));
                 network.at(

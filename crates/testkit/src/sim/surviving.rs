@@ -303,7 +303,13 @@ impl Simulated<'_> {
                 Failure::Leaves => self.alarm(time, seat, Alarm::Leave),
             }
         }
-        self.feed(Event::Submit(Wish { workers: world, most, least: Some(1), deal }));
+        self.feed(Event::Submit(Wish {
+            workers: world,
+            most,
+            least: Some(1),
+            deal,
+            stall_ms: 600_000,
+        }));
     }
 
     fn alarm(&mut self, time: u64, seat: Seat, alarm: Alarm) {
@@ -437,7 +443,8 @@ impl Simulated<'_> {
             Message::Alarm(Alarm::Beat) => {
                 let step = self.members[seat.index()].working.as_ref().map_or(0, Working::steps);
                 let phase = String::from("a step");
-                self.say(seat, Event::Phase { member: id(seat), step: Step(step), phase });
+                let (member, waits, bytes) = (id(seat), true, 0);
+                self.say(seat, Event::Phase { member, step: Step(step), phase, waits, bytes });
                 self.alarm(now + BEAT_MS, seat, Alarm::Beat);
             }
             Message::Alarm(Alarm::Leave) => self.say(seat, Event::Leave { member: id(seat) }),

@@ -1,9 +1,13 @@
 //! The coordinator's shell: sockets, threads and the clock around the pure membership machine. It serves one
 //! job: lets workers in, hands out seats, relays events and the model to whoever submitted the job, and ends.
+//!
+//! With a journal it may be killed at any moment: another one takes over its job, its ticket and its last epoch, on the
+//! same address or another. Workers go on meanwhile, and return when they find it.
 
 use crate::bytes::Bytes;
 use crate::control::Control;
 use crate::deal::Deal;
+use crate::journal::{Journal, Record};
 use crate::membership::{Command, Event as Happening, Membership, Options, Verdict, Wish};
 use crate::protocol::{
     Assignment, FromClient, FromWorker, Lineup, MemberStatus, Message, Peer, Status, ToClient,
@@ -16,6 +20,7 @@ use starlings_transport::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
@@ -28,12 +33,26 @@ const MODEL_MS: u64 = 60_000;
 /// How long survivors may take to say what they saw, once the job is over without success.
 const LAST_WORDS_MS: u64 = 1_500;
 
+/// Messages that are kept for whoever submitted the job.
+const KEPT_MAX: usize = 1_000;
+/// How long whoever submitted the job may take to return to a new coordinator.
+const RETURN_MS: u64 = 60_000;
+
 /// A coordinator that listens.
 pub struct Coordinator {
     listener: Listener,
     ticket: Ticket,
     authority: Option<JobAuthority>,
     options: Options,
+    journal: Option<Journal>,
+    /// A job to go on with, and its last epoch, if it had begun.
+    unfinished: Option<Unfinished>,
+}
+
+/// What another coordinator has left.
+struct Unfinished {
+    job: (String, Wish, Option<Bytes>),
+    last: Option<(Epoch, Vec<MemberInfo>, Deal)>,
 }
 
 /// What reaches the coordinator's one loop.
@@ -50,13 +69,76 @@ impl Coordinator {
     /// The address is taken, or beyond this machine without TLS.
     pub fn bind(address: SocketAddr, tls: bool, options: Options) -> Result<Coordinator> {
         let mut ticket = Ticket::random()?;
-        let (mut authority, mut security) = (None, Security::Plain);
-        if tls {
-            let job_authority = JobAuthority::new(ticket.job)?;
-            ticket.ca = Some(job_authority.certificate());
-            security = Security::Tls(job_authority.issue("coordinator", &[address.ip()])?);
-            authority = Some(job_authority);
+        let authority = tls.then(|| JobAuthority::new(ticket.job)).transpose()?;
+        ticket.ca = authority.as_ref().map(JobAuthority::certificate);
+        Coordinator::listen(address, ticket, authority, options)
+    }
+
+    /// As [`bind`](Coordinator::bind), and remembers in a journal what another coordinator needs to take over.
+    ///
+    /// # Errors
+    /// As `bind`; another coordinator has the journal; or a failing disk.
+    pub fn durable(
+        address: SocketAddr,
+        tls: bool,
+        options: Options,
+        path: &Path,
+    ) -> Result<Coordinator> {
+        let (mut journal, _) = Journal::open(path)?;
+        let coordinator = Coordinator::bind(address, tls, options)?;
+        journal.clear()?;
+        if let Some(authority) = &coordinator.authority {
+            journal.append(&Record::Authority(Bytes(authority.key())))?;
         }
+        Ok(Coordinator { journal: Some(journal), ..coordinator })
+    }
+
+    /// Takes over the unfinished job of a coordinator that is gone.
+    ///
+    /// # Errors
+    /// There is no such job, another coordinator has its journal, or the address is taken.
+    pub fn resume(
+        address: SocketAddr,
+        ticket: Ticket,
+        options: Options,
+        path: &Path,
+    ) -> Result<Coordinator> {
+        let (journal, records) = Journal::open(path)?;
+        let (mut authority, mut unfinished) = (None, None);
+        for record in records {
+            match record {
+                Record::Authority(key) => {
+                    authority = Some(JobAuthority::again(ticket.job, &key.0)?)
+                }
+                Record::Submitted { job, wish, survey } => {
+                    unfinished = Some(Unfinished { job: (job, wish, survey), last: None });
+                }
+                Record::Epoch { epoch, roster, deal } => {
+                    if let Some(unfinished) = &mut unfinished {
+                        unfinished.last = Some((epoch, roster, deal));
+                    }
+                }
+                Record::Ended => unfinished = None,
+            }
+        }
+        if unfinished.is_none() {
+            let what = format!("{} tells of no unfinished job", path.display());
+            return Err(Fault::caller(what).hint("leave out --resume to wait for a new job"));
+        }
+        let coordinator = Coordinator::listen(address, ticket, authority, options)?;
+        Ok(Coordinator { journal: Some(journal), unfinished, ..coordinator })
+    }
+
+    fn listen(
+        address: SocketAddr,
+        mut ticket: Ticket,
+        authority: Option<JobAuthority>,
+        options: Options,
+    ) -> Result<Coordinator> {
+        let security = match &authority {
+            Some(authority) => Security::Tls(authority.issue("coordinator", &[address.ip()])?),
+            None => Security::Plain,
+        };
         let (token, job) = (ticket.token.clone(), ticket.job);
         let gatekeeper: Gatekeeper = Arc::new(move |hello| {
             if hello.token != token {
@@ -68,7 +150,9 @@ impl Coordinator {
             }
         });
         let listener = Listener::bind(address, &security, gatekeeper)?;
-        Ok(Coordinator { listener, ticket, authority, options })
+        ticket.address = Some(listener.local_addr());
+        let (journal, unfinished) = (None, None);
+        Ok(Coordinator { listener, ticket, authority, options, journal, unfinished })
     }
 
     /// Where it listens.
@@ -90,12 +174,14 @@ impl Coordinator {
     pub fn run(self, stop: &dyn Fn() -> bool) -> Result<()> {
         let (sender, inbox) = sync_channel(INBOX_MAX);
         let mut desk = Desk::new(self.ticket, self.authority, self.options);
+        desk.journal = self.journal;
+        let first = desk.take_over(self.unfinished, self.options);
         let listener = &self.listener;
         std::thread::scope(|scope| {
             let over = std::sync::atomic::AtomicBool::new(false);
             let over = Arc::new(over);
             let accepting = over.clone();
-            scope.spawn(move || accept_all(listener, &sender, &accepting));
+            scope.spawn(move || accept_all(listener, first, &sender, &accepting));
             let ended = desk.serve(&inbox, stop);
             over.store(true, std::sync::atomic::Ordering::Relaxed);
             // Readers that still want to say something must not wait for ever.
@@ -109,10 +195,11 @@ impl Coordinator {
 /// Lets callers in and starts a reader for each.
 fn accept_all(
     listener: &Listener,
+    first: u64,
     sender: &SyncSender<Input>,
     over: &std::sync::atomic::AtomicBool,
 ) {
-    let mut count = 0;
+    let mut count = first;
     while !over.load(std::sync::atomic::Ordering::Relaxed) {
         let Ok(Some((link, _, from))) = listener.accept(Deadline::after(TICK)) else { continue };
         let link: Arc<dyn Link> = Arc::new(link);
@@ -165,6 +252,12 @@ struct Desk {
     /// The fault that ended the job, told to its submitter after the survivors' last words.
     verdict: Option<(Fault, Deadline)>,
     end: Option<Result<()>>,
+    journal: Option<Journal>,
+    /// Connections of members that were seated by a coordinator before this one.
+    alias: BTreeMap<u64, u64>,
+    /// Until when whoever submitted the job may return, and what it is to be told then.
+    missing: Option<Deadline>,
+    kept: Vec<ToClient>,
 }
 
 impl Desk {
@@ -189,6 +282,65 @@ impl Desk {
             awaited: BTreeSet::new(),
             verdict: None,
             end: None,
+            journal: None,
+            alias: BTreeMap::new(),
+            missing: None,
+            kept: Vec::new(),
+        }
+    }
+
+    /// Goes on with what another coordinator has left. Gives the last number of a member.
+    fn take_over(&mut self, unfinished: Option<Unfinished>, options: Options) -> u64 {
+        let Some(Unfinished { job, last }) = unfinished else { return 0 };
+        let wish = job.1.clone();
+        self.job = Some(job);
+        self.missing = Some(Deadline::after_ms(RETURN_MS));
+        let Some(last) = last else {
+            self.feed(Happening::Submit(wish));
+            return 0;
+        };
+        let newest = last.1.iter().map(|info| info.member.0).max().unwrap_or(0);
+        self.membership = Membership::resumed(options, 0, wish, last);
+        // Members that came and went after the last epoch was written may have had higher numbers.
+        newest + 1_000_000
+    }
+
+    /// A member of a coordinator before this one is here again.
+    fn take_back(&mut self, id: u64, member: u64, epoch: Epoch) {
+        let roster = self.membership.roster();
+        let seated = roster.and_then(|roster| {
+            roster.placed.iter().find(|placed| placed.info.member == MemberId(member))
+        });
+        let known = seated.is_some_and(|placed| placed.standing == Standing::Running)
+            && !self.connections.contains_key(&member);
+        let Some(control) = self.connections.remove(&id).filter(|_| known) else {
+            let message = "the flock has gone on without this worker".to_string();
+            self.tell_worker(id, ToWorker::Abort { message, fault: None });
+            return self.forget(id);
+        };
+        self.alias.insert(id, member);
+        self.connections.insert(member, control);
+        self.feed(Happening::Returned { member: MemberId(member) });
+        let Some(roster) = self.membership.roster().filter(|roster| roster.epoch > epoch) else {
+            return;
+        };
+        let seat = roster.placed.iter().find(|placed| placed.info.member == MemberId(member));
+        if let Some(seat) = seat.map(|placed| placed.info.seat) {
+            let (epoch, deal, roster) = (roster.epoch, roster.deal.clone(), peers(&roster.infos()));
+            let lineup = Lineup { seat, epoch, roster, deal };
+            self.tell_worker(member, ToWorker::Regroup(Box::new(lineup)));
+        }
+    }
+
+    /// On disk before anyone hears of it. Gives up the job where that is not possible.
+    fn remember(&mut self, record: &Record) -> bool {
+        let Some(journal) = &mut self.journal else { return true };
+        match journal.append(record) {
+            Ok(()) => true,
+            Err(fault) => {
+                self.verdict.get_or_insert((fault, Deadline::after_ms(LAST_WORDS_MS)));
+                false
+            }
         }
     }
 
@@ -208,7 +360,16 @@ impl Desk {
                 self.feed(Happening::Stop { blame: Blame::Interrupted, reason });
             }
             self.close_when_all_have_spoken();
-            if let Some(end) = self.end.take() {
+            if self.missing.is_some_and(|by| by.passed()) {
+                self.missing = None;
+                let reason = "the one who submitted the job is gone".to_string();
+                self.feed(Happening::Stop { blame: Blame::Interrupted, reason });
+            }
+            // The result of a job is for whoever submitted it: it may return until its time is up.
+            if self.missing.is_none()
+                && let Some(end) = self.end.take()
+            {
+                self.remember(&Record::Ended);
                 return end;
             }
         }
@@ -233,11 +394,12 @@ impl Desk {
                 self.connections.insert(id, control);
                 self.tell_worker(id, ToWorker::Welcome(welcome));
             }
-            Input::Said(id, Message::FromWorker(said)) => self.worker_said(id, said),
+            Input::Said(id, Message::FromWorker(said)) => self.worker_said(self.name(id), said),
             Input::Said(id, Message::FromClient(said)) => self.client_said(id, said),
             // Only a peer that broke the protocol says anything else.
-            Input::Said(id, _) => self.forget(id),
+            Input::Said(id, _) => self.forget(self.name(id)),
             Input::Closed(id) => {
+                let id = self.alias.remove(&id).unwrap_or(id);
                 self.connections.remove(&id);
                 self.awaited.remove(&id);
                 if self.submitter == Some(id) {
@@ -248,6 +410,11 @@ impl Desk {
             }
         }
         self.feed(Happening::Tick);
+    }
+
+    /// Who speaks on a connection.
+    fn name(&self, id: u64) -> u64 {
+        self.alias.get(&id).copied().unwrap_or(id)
     }
 
     /// Credentials for a worker's own listener.
@@ -284,6 +451,7 @@ impl Desk {
                 self.awaited.remove(&id);
                 self.feed(Happening::Finished { member, epoch });
             }
+            FromWorker::Return { member, epoch } => self.take_back(id, member, epoch),
             FromWorker::Prepared => self.feed(Happening::Prepared { member }),
             FromWorker::Leave => self.feed(Happening::Leave { member }),
             FromWorker::Part { .. } => self.forget(id),
@@ -293,15 +461,31 @@ impl Desk {
     fn client_said(&mut self, id: u64, said: FromClient) {
         match said {
             FromClient::Submit { job, wish, survey } => {
-                if self.submitter.is_some() {
+                if self.submitter.is_some() || self.job.is_some() {
                     let busy = Fault::caller("this coordinator has a job already")
                         .hint("start another coordinator for another job");
                     return self.tell_client(id, ToClient::failed(&busy), SEND_MS);
+                }
+                let record = Record::Submitted {
+                    job: job.clone(),
+                    wish: wish.clone(),
+                    survey: survey.clone(),
+                };
+                if !self.remember(&record) {
+                    return;
                 }
                 self.submitter = Some(id);
                 self.job = Some((job, wish.clone(), survey));
                 self.tell_client(id, ToClient::Accepted { job_id: self.ticket.job }, SEND_MS);
                 self.feed(Happening::Submit(wish));
+            }
+            FromClient::Return { job_id } => {
+                if job_id == self.ticket.job && self.submitter.is_none() && self.job.is_some() {
+                    (self.submitter, self.missing) = (Some(id), None);
+                    for message in std::mem::take(&mut self.kept) {
+                        self.tell_client(id, message, MODEL_MS);
+                    }
+                }
             }
             FromClient::Stop => {
                 let reason = "stopped, as asked".to_string();
@@ -412,7 +596,7 @@ impl Desk {
         }
     }
 
-    fn assignment(&self, seat: Seat, epoch: Epoch) -> Option<Assignment> {
+    fn assignment(&self, member: MemberId, seat: Seat, epoch: Epoch) -> Option<Assignment> {
         let (job, wish, survey) = self.job.clone()?;
         Some(Assignment {
             job,
@@ -422,26 +606,37 @@ impl Desk {
             roster: Vec::new(),
             peer_token: self.peer_token.clone(),
             survey,
+            survives: wish.least.is_some(),
             deal: wish.deal,
+            member: member.0,
+            durable: self.journal.is_some(),
         })
     }
 
     fn start(&mut self, epoch: Epoch, roster: &[MemberInfo]) {
+        let deal = self.job.as_ref().map_or(Deal::new(), |(_, wish, _)| wish.deal.clone());
+        if !self.remember(&Record::Epoch { epoch, roster: roster.to_vec(), deal }) {
+            return;
+        }
         let peers = peers(roster);
         for info in roster {
-            let Some(assignment) = self.assignment(info.seat, epoch) else { return };
+            let Some(assignment) = self.assignment(info.member, info.seat, epoch) else { return };
             let assignment = Assignment { roster: peers.clone(), ..assignment };
             self.tell_worker(info.member.0, ToWorker::Assign(Box::new(assignment)));
         }
     }
 
     fn prepare(&mut self, member: MemberId, shards: Vec<u32>) {
-        let Some(assignment) = self.assignment(Seat(u32::MAX), Epoch(0)) else { return };
+        let Some(assignment) = self.assignment(member, Seat(u32::MAX), Epoch(0)) else { return };
         let assignment = Assignment { deal: vec![shards], ..assignment };
         self.tell_worker(member.0, ToWorker::Prepare(Box::new(assignment)));
     }
 
     fn regroup(&mut self, epoch: Epoch, roster: &[MemberInfo], deal: &Deal) {
+        let record = Record::Epoch { epoch, roster: roster.to_vec(), deal: deal.clone() };
+        if !self.remember(&record) {
+            return;
+        }
         let peers = peers(roster);
         for info in roster {
             let (seat, roster, deal) = (info.seat, peers.clone(), deal.clone());
@@ -457,8 +652,20 @@ impl Desk {
     }
 
     fn tell_submitter(&mut self, message: ToClient, within_ms: u64) {
-        if let Some(id) = self.submitter {
-            self.tell_client(id, message, within_ms);
+        match self.submitter {
+            Some(id) => self.tell_client(id, message, within_ms),
+            // What happens on the way is of no interest later; a model, a fault and the end are.
+            None if self.missing.is_some() => {
+                let passing = |text: &str| {
+                    let kinds = [r#""event":"step""#, r#""event":"epoch""#];
+                    kinds.iter().any(|kind| text.contains(kind))
+                };
+                match &message {
+                    ToClient::Event(text) if passing(text) || self.kept.len() >= KEPT_MAX => {}
+                    _ => self.kept.push(message),
+                }
+            }
+            None => {}
         }
     }
 

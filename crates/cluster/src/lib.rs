@@ -10,12 +10,14 @@ pub mod coordinator;
 pub mod deal;
 pub mod detector;
 pub mod disk;
+pub mod journal;
 pub mod manifest;
 pub mod membership;
 pub mod model_file;
 pub mod protocol;
 pub mod roster;
 pub mod tensors;
+mod words;
 
 #[cfg(test)]
 mod faulty_disk;

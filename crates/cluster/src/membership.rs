@@ -10,227 +10,13 @@
 //! get a new roster and a new deal of the shards, and frames of the old epoch count for nothing. Epochs only
 //! grow, and a member that was left out of one never returns under its old name.
 
+pub use crate::words::{Command, Event, Options, Verdict, Wish};
+
 use crate::deal::Deal;
-use crate::detector::{self, Detector};
+use crate::detector::Detector;
 use crate::roster::{Accusation, MemberId, MemberInfo, Placed, Progress, Roster, Standing};
 use crate::roster::{culprit, last_known};
-use serde::{Deserialize, Serialize};
 use starlings_core::{Blame, Epoch, FaultReport, Seat, Step};
-
-/// What happened. Events of members that are not known are ignored.
-#[derive(Clone, PartialEq, Debug)]
-pub enum Event {
-    /// A job wants to run. Only the first is heard: a machine runs one job.
-    Submit(Wish),
-    /// A member is connected, and its peers can reach it.
-    Joined {
-        /// Who.
-        member: MemberId,
-        /// Its host.
-        host: String,
-        /// Its process there.
-        pid: u32,
-        /// Where its peers reach it.
-        address: String,
-    },
-    /// A sign of life.
-    Beat {
-        /// Whose.
-        member: MemberId,
-    },
-    /// A sign of life with progress.
-    Phase {
-        /// Whose.
-        member: MemberId,
-        /// The step in progress.
-        step: Step,
-        /// What is being done.
-        phase: String,
-        /// Whether that is waiting for others.
-        waits: bool,
-        /// Bytes sent so far.
-        bytes: u64,
-    },
-    /// A member without a seat has read what it would work on.
-    Prepared {
-        /// Who.
-        member: MemberId,
-    },
-    /// A member must go, and says so in time.
-    Leave {
-        /// Who.
-        member: MemberId,
-    },
-    /// A member's connection closed.
-    Left {
-        /// Whose.
-        member: MemberId,
-    },
-    /// A member has done its work, together with all others of its epoch.
-    Finished {
-        /// Who.
-        member: MemberId,
-        /// The epoch in which it did.
-        epoch: Epoch,
-    },
-    /// A member reports its own end. One that blames a peer is taken as accusing it.
-    Failed {
-        /// Who.
-        member: MemberId,
-        /// Who must act.
-        blame: Blame,
-        /// The whole message.
-        message: String,
-    },
-    /// A survivor lost its peer.
-    Accuse {
-        /// The survivor.
-        by: MemberId,
-        /// The peer.
-        seat: Seat,
-        /// What the survivor was doing.
-        phase: String,
-        /// In which step.
-        step: Step,
-    },
-    /// Time passed. Must come several times within the detector's timeout.
-    Tick,
-    /// Someone asked for the end: politely at first, at once the second time.
-    Stop {
-        /// Who must act; [`Blame::Interrupted`] when a person asked.
-        blame: Blame,
-        /// Why.
-        reason: String,
-    },
-}
-
-/// What a job wants of its members.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Wish {
-    /// Workers at the start.
-    pub workers: u32,
-    /// Workers that it takes at most, if more come later.
-    pub most: u32,
-    /// Workers without whom it waits; `None`: whoever is lost, the job is.
-    pub least: Option<u32>,
-    /// The shards of each seat at the start; empty where the job's plan deals them itself.
-    pub deal: Deal,
-    /// How long a member may be at the same thing without waiting for others before it is given up.
-    pub stall_ms: u64,
-}
-
-impl Wish {
-    /// A job of so many workers that ends with the first of them.
-    #[must_use]
-    pub fn fixed(workers: u32) -> Wish {
-        let (most, least, deal, stall_ms) = (workers, None, Deal::new(), u64::MAX);
-        Wish { workers, most, least, deal, stall_ms }
-    }
-}
-
-/// What is to be done.
-#[derive(Clone, PartialEq, Debug)]
-pub enum Command {
-    /// Not everyone is here yet.
-    Waiting {
-        /// Members here.
-        have: u32,
-        /// Members needed.
-        want: u32,
-    },
-    /// A member has its place.
-    Seat {
-        /// Who.
-        member: MemberId,
-        /// Where.
-        seat: Seat,
-    },
-    /// Everyone has a place: send the roster to all of them and begin.
-    Start {
-        /// The epoch that begins.
-        epoch: Epoch,
-        /// Everyone, in the order of their seats.
-        roster: Vec<MemberInfo>,
-    },
-    /// A member may take a seat as soon as it has read these shards.
-    Prepare {
-        /// Who.
-        member: MemberId,
-        /// What it would have.
-        shards: Vec<u32>,
-    },
-    /// Members have changed: send the new roster and the new deal to all who are in it.
-    Regroup {
-        /// The epoch that begins.
-        epoch: Epoch,
-        /// Everyone, in the order of their seats.
-        roster: Vec<MemberInfo>,
-        /// The shards of each seat.
-        deal: Deal,
-    },
-    /// Tell one member something.
-    Tell {
-        /// Whom.
-        member: MemberId,
-        /// What.
-        verdict: Verdict,
-    },
-    /// A member is no longer part of this: close its connection and hear nothing more of it.
-    Forget {
-        /// Who.
-        member: MemberId,
-    },
-    /// A member failed: publish it. At most once for each member.
-    Fault(FaultReport),
-    /// The job is done. Everyone has been told.
-    Complete {
-        /// Why it ended early, if someone asked for that.
-        stopped: Option<String>,
-    },
-    /// The job is over without success. Everyone who listens has been told.
-    Abort {
-        /// Who must act: decides the exit code.
-        blame: Blame,
-        /// Why.
-        reason: String,
-    },
-}
-
-/// What a member is told.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Verdict {
-    /// End politely: finish the step, write a checkpoint, report that you are done.
-    Stop,
-    /// All are done: go.
-    Done,
-    /// The others go on without you, as you asked: go.
-    Released,
-    /// The job is over without success: go.
-    Abort {
-        /// Why.
-        reason: String,
-    },
-}
-
-/// How long things may take.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Options {
-    /// For all members to join after the job was submitted.
-    pub join_ms: u64,
-    /// For all members to end politely after being asked to.
-    pub stop_ms: u64,
-    /// For an accused member that still beats to be found dead by other means.
-    pub grace_ms: u64,
-    /// How silence is judged.
-    pub detector: detector::Options,
-}
-
-impl Default for Options {
-    fn default() -> Options {
-        let detector = detector::Options::default();
-        Options { join_ms: 60_000, stop_ms: 30_000, grace_ms: detector.timeout_ms, detector }
-    }
-}
 
 /// The machine.
 #[derive(Clone, Debug)]
@@ -241,6 +27,8 @@ pub struct Membership {
     lobby: Vec<MemberInfo>,
     /// Those of them who were told what to read.
     preparing: Vec<MemberId>,
+    /// Members of a coordinator before this one that have not returned, and until when they may.
+    absent: (Vec<MemberId>, u64),
     stage: Stage,
 }
 
@@ -282,7 +70,33 @@ impl Membership {
     pub fn new(options: Options) -> Membership {
         let detector = Detector::new(options.detector);
         let (lobby, preparing, stage) = (Vec::new(), Vec::new(), Stage::Idle);
-        Membership { options, detector, lobby, preparing, stage }
+        Membership { options, detector, lobby, preparing, absent: (Vec::new(), 0), stage }
+    }
+
+    /// A machine that goes on with a job whose coordinator is gone: its last epoch stands, and whoever of its members
+    /// does not return in time is lost.
+    #[must_use]
+    pub fn resumed(
+        options: Options,
+        now: u64,
+        wish: Wish,
+        last: (Epoch, Vec<MemberInfo>, Deal),
+    ) -> Membership {
+        let (epoch, roster, deal) = last;
+        let placed = roster.into_iter().map(|info| Placed {
+            info,
+            standing: Standing::Running,
+            progress: None,
+            since: Epoch(0),
+        });
+        let placed: Vec<Placed> = placed.collect();
+        let absent = placed.iter().map(|placed| placed.info.member).collect();
+        let roster = Roster { epoch, placed, deal, past: Vec::new() };
+        let (accusations, stop, short) = (Vec::new(), None, None);
+        let mut membership = Membership::new(options);
+        membership.absent = (absent, now.saturating_add(options.return_ms));
+        membership.stage = Stage::Running(Run { wish, roster, accusations, stop, short });
+        membership
     }
 
     /// Takes one event; adds what is to be done to `out`. `now` is in milliseconds and never runs backwards.
@@ -311,6 +125,7 @@ impl Membership {
                 self.detector.beat(now, by);
                 self.accuse(now, by, seat, Progress::at(step, phase));
             }
+            Event::Returned { member } => self.returned(now, member),
             Event::Tick => {}
             Event::Stop { blame, reason } => self.stop(now, blame, reason, out),
         }
@@ -465,6 +280,14 @@ impl Membership {
             out.push(Command::Regroup { epoch, roster: roster.infos(), deal });
         }
         self.prepare(out);
+    }
+
+    fn returned(&mut self, now: u64, member: MemberId) {
+        let (absent, _) = &mut self.absent;
+        if let Some(at) = absent.iter().position(|it| *it == member) {
+            absent.remove(at);
+            self.detector.watch(now, member);
+        }
     }
 
     fn phase(&mut self, now: u64, member: MemberId, progress: Progress) {
@@ -691,6 +514,11 @@ impl Membership {
         for member in self.detector.silent(now) {
             let silence = self.detector.silence_ms(now, member).unwrap_or_default();
             self.lost(now, member, &format!("nothing was heard of it for {silence} ms"), out);
+        }
+        if now >= self.absent.1 {
+            for member in std::mem::take(&mut self.absent.0) {
+                self.lost(now, member, "it did not return to a new coordinator", out);
+            }
         }
         self.give_up_the_stuck(now, out);
         match &self.stage {

@@ -86,6 +86,13 @@ pub enum FromWorker {
         /// What to do.
         hint: Option<String>,
     },
+    /// It was a member under a coordinator before this one, and is here again.
+    Return {
+        /// Who it was.
+        member: u64,
+        /// The last lineup that it has.
+        epoch: Epoch,
+    },
     /// It has no seat yet, and has read what it was told to read.
     Prepared,
     /// It must go: the others are to go on without it.
@@ -153,6 +160,12 @@ pub struct Assignment {
     pub survey: Option<Bytes>,
     /// The shards of each seat; empty where the job's plan deals them itself.
     pub deal: Deal,
+    /// Who the receiver is to the coordinator, and to one that may follow it.
+    pub member: u64,
+    /// Whether another coordinator may follow this one, should it be lost.
+    pub durable: bool,
+    /// Whether the job goes on when a member is lost.
+    pub survives: bool,
 }
 
 /// Who sits where in an epoch.
@@ -170,6 +183,12 @@ pub struct Lineup {
 }
 
 impl Assignment {
+    /// The receiver's own shards alone, as if it had been told to prepare them.
+    #[must_use]
+    pub fn own_deal(&self) -> Deal {
+        self.deal.get(self.seat.index()).cloned().into_iter().collect()
+    }
+
     /// The first lineup.
     #[must_use]
     pub fn lineup(&self) -> Lineup {
@@ -202,6 +221,11 @@ pub enum FromClient {
         wish: Wish,
         /// What is known of its data.
         survey: Option<Bytes>,
+    },
+    /// It submitted the job to a coordinator before this one, and is here again.
+    Return {
+        /// The job.
+        job_id: JobId,
     },
     /// End the job politely.
     Stop,

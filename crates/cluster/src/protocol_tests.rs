@@ -20,6 +20,9 @@ fn assignment(survey: usize, peers: usize) -> Message {
         peer_token: Token([9; 32]),
         survey: Some(Bytes((0..survey).map(|i| i as u8).collect())),
         deal: vec![vec![0, 2], vec![1]],
+        member: 12,
+        durable: true,
+        survives: true,
     })))
 }
 
@@ -63,6 +66,8 @@ fn samples() -> Vec<Message> {
             wish: Wish::fixed(4),
             survey: None,
         }),
+        Message::FromWorker(FromWorker::Return { member: 3, epoch: Epoch(1) }),
+        Message::FromClient(FromClient::Return { job_id: JobId(5) }),
         Message::FromWorker(FromWorker::Prepared),
         Message::FromWorker(FromWorker::Leave),
         Message::ToWorker(ToWorker::Released),

@@ -1,17 +1,18 @@
 //! Who takes part: the members of one epoch in the order of their seats, and what is last known of each.
 
 use crate::deal::{Deal, deal_again};
+use serde::{Deserialize, Serialize};
 use starlings_core::{Epoch, Seat, Step};
 
 /// Members of earlier epochs that are remembered for those who ask.
 const PAST_MAX: usize = 64;
 
-/// A member's identity at the coordinator: one for each connection, never used again.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+/// A member's identity at the coordinator, never used again.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub struct MemberId(pub u64);
 
 /// A member with its place.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct MemberInfo {
     /// Who.
     pub member: MemberId,

@@ -60,6 +60,7 @@ impl FlockOptions {
             host: crate::member::host_name(),
             stop: crate::stop::Stop::new(),
             patience: Duration::from_secs(30),
+            ticket_path: None,
         };
         let (carriage, shapes) = (Carriage::Numbers(raw()), Shapes::new());
         let patience = Duration::from_secs(600);

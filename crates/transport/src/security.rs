@@ -79,17 +79,35 @@ impl JobAuthority {
         JobAuthority::at(job, wall_clock())
     }
 
+    /// The authority of a job again, from its key (DER): what it signs is believed by whoever believed the first one.
+    ///
+    /// # Errors
+    /// The key is none.
+    pub fn again(job: JobId, key: &[u8]) -> Result<JobAuthority> {
+        let key = KeyPair::try_from(key).map_err(cannot_certify)?;
+        JobAuthority::signed(job, key, wall_clock())
+    }
+
+    /// The authority's key (DER). Secret.
+    #[must_use]
+    pub fn key(&self) -> Vec<u8> {
+        self.issuer.key().serialize_der()
+    }
+
     /// As [`JobAuthority::new`], for a given date.
     ///
     /// # Errors
     /// The system has no random numbers.
     pub fn at(job: JobId, now: SystemTime) -> Result<JobAuthority> {
+        JobAuthority::signed(job, KeyPair::generate().map_err(cannot_certify)?, now)
+    }
+
+    fn signed(job: JobId, key: KeyPair, now: SystemTime) -> Result<JobAuthority> {
         let mut params = CertificateParams::default();
         params.distinguished_name.push(DnType::CommonName, format!("starlings job {:016x}", job.0));
         params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
         limit_life(&mut params, now, AUTHORITY_LIFE);
-        let key = KeyPair::generate().map_err(cannot_certify)?;
         let issuer = CertifiedIssuer::self_signed(params, key).map_err(cannot_certify)?;
         Ok(JobAuthority { issuer })
     }

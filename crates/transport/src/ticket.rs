@@ -6,6 +6,7 @@ use crate::{Security, TlsIdentity, Token};
 use starlings_core::{Fault, JobId, Result};
 use std::fs::{File, Permissions};
 use std::io::{Read, Write};
+use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
@@ -24,6 +25,8 @@ pub struct Ticket {
     pub job: JobId,
     /// The certificate (DER) of the job's authority, when its links are inside TLS.
     pub ca: Option<Vec<u8>>,
+    /// Where the coordinator listens, as far as is known: another one may follow it elsewhere.
+    pub address: Option<SocketAddr>,
 }
 
 impl Ticket {
@@ -33,7 +36,7 @@ impl Ticket {
     /// The system has no random numbers.
     pub fn random() -> Result<Ticket> {
         let job = JobId(u64::from_le_bytes(random_bytes()?));
-        Ok(Ticket { token: Token::random()?, job, ca: None })
+        Ok(Ticket { token: Token::random()?, job, ca: None, address: None })
     }
 
     /// How someone who holds only this ticket speaks to the job.
@@ -106,6 +109,9 @@ impl Ticket {
         if let Some(ca) = &self.ca {
             text.push_str(&format!("ca {}\n", to_hex(ca)));
         }
+        if let Some(address) = &self.address {
+            text.push_str(&format!("at {address}\n"));
+        }
         text
     }
 
@@ -114,11 +120,15 @@ impl Ticket {
         (lines.next()? == TITLE).then_some(())?;
         let job = u64::from_str_radix(lines.next()?.strip_prefix("job ")?, 16).ok()?;
         let token = Token::parse(lines.next()?.strip_prefix("token ")?).ok()?;
-        let ca = match lines.next() {
-            None => None,
-            Some(line) => Some(from_hex(line.strip_prefix("ca ")?)?),
-        };
-        lines.next().is_none().then_some(Ticket { token, job: JobId(job), ca })
+        let (mut ca, mut address) = (None, None);
+        for line in lines {
+            match line.split_once(' ')? {
+                ("ca", hex) if ca.is_none() && address.is_none() => ca = Some(from_hex(hex)?),
+                ("at", text) if address.is_none() => address = Some(text.parse().ok()?),
+                _ => return None,
+            }
+        }
+        Some(Ticket { token, job: JobId(job), ca, address })
     }
 }
 

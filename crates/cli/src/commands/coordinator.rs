@@ -3,7 +3,7 @@
 use crate::output::say;
 use crate::signals;
 use clap::Args;
-use starlings::{Coordinator, MembershipOptions, Result, resolve};
+use starlings::{Coordinator, MembershipOptions, Result, Ticket, resolve};
 use std::path::PathBuf;
 
 /// Wait for workers and one job, and watch over it
@@ -12,8 +12,12 @@ use std::path::PathBuf;
 The coordinator writes a ticket: a small secret file without which nobody gets in. Copy it to the hosts of the \
 workers. Beyond this machine links must be inside TLS.
 
+What it must not forget is in a journal beside the ticket. Should it die, workers go on, and another one takes over \
+with --resume, here or on another address.
+
 Examples:
   starlings coordinator
+  starlings coordinator --resume
   starlings coordinator --listen 10.0.0.5:7077 --tls --ticket flock.ticket")]
 pub(crate) struct Arguments {
     /// Where to listen
@@ -25,12 +29,24 @@ pub(crate) struct Arguments {
     /// Where to write the ticket that lets workers in
     #[arg(long, value_name = "FILE", default_value = "starlings.ticket")]
     ticket: PathBuf,
+    /// Take over the job of a coordinator that died: its workers go on, and return to this one
+    #[arg(long)]
+    resume: bool,
 }
 
 pub(super) fn run(arguments: &Arguments) -> Result<()> {
     let stop = signals::stop()?;
     let address = resolve(&arguments.listen)?;
-    let coordinator = Coordinator::bind(address, arguments.tls, MembershipOptions::default())?;
+    let options = MembershipOptions::default();
+    let mut journal = arguments.ticket.clone().into_os_string();
+    journal.push(".journal");
+    let coordinator = match arguments.resume {
+        true => {
+            let ticket = Ticket::load(&arguments.ticket)?;
+            Coordinator::resume(address, ticket, options, journal.as_ref())?
+        }
+        false => Coordinator::durable(address, arguments.tls, options, journal.as_ref())?,
+    };
     coordinator.ticket().save(&arguments.ticket)?;
     // Whole, because a job file's paths are relative to the job file and not to this folder.
     let (address, path) = (coordinator.address(), arguments.ticket.canonicalize()?);

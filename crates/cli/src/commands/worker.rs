@@ -46,6 +46,7 @@ pub(super) fn run(arguments: Arguments) -> Result<()> {
         host: arguments.host.unwrap_or_else(host_name),
         stop: signals::stop()?,
         patience: Duration::from_secs(arguments.patience),
+        ticket_path: Some(arguments.ticket.clone()),
     };
     if !arguments.quiet {
         complain(&format!("joining {} as {}", options.coordinator, options.host));

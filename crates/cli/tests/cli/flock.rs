@@ -152,3 +152,46 @@ fn too_few_workers_wait_for_another_one() {
     assert_eq!(job.event("regrouped")["workers"], 2);
     assert_eq!(job.end().code, Some(0));
 }
+
+/// The coordinator is killed; steps go on without it. Another one takes over at another address, and the job ends in
+/// the bits of an undisturbed run, also when a worker was lost while nobody coordinated.
+#[test]
+fn another_coordinator_takes_over_from_one_that_was_killed() {
+    const JOB: &str = "[data]\ntrain = 'digits'\nlabel = 'class'\n\
+        [learner]\nname = 'logistic-regression'\nmax_iterations = 2500\ntolerance = 0.0\n\
+        [cluster]\nlauncher = 'flock'\nworkers = 2\nticket = 'starlings.ticket'\n";
+    for (lose_worker, flags) in [(false, &["--tls"][..]), (true, &[])] {
+        let folder = tempdir().unwrap();
+        std::fs::write(folder.path().join("job.toml"), JOB).unwrap();
+        let alone = ["train", "job.toml", "--json", "--launcher", "threads"];
+        let alone = starlings(folder.path(), &alone).report();
+        let (first, address) = coordinator(folder.path(), flags);
+        let join =
+            |host| Running::start(folder.path(), &["worker", "--join", &address, "--host", host]);
+        let (_anne, bert) = (join("anne"), join("bert"));
+        let at = format!("cluster.coordinator={address}");
+        let mut job = Running::start(folder.path(), &["train", "job.toml", "--json", "--set", &at]);
+        while job.event("step")["step"].as_u64().unwrap() < 3 {}
+        let nothing =
+            starlings(folder.path(), &["coordinator", "--listen", "127.0.0.1:0", "--resume"]);
+        nothing.failed(2, &["another coordinator keeps the journal"]);
+        first.signal("KILL");
+        if lose_worker {
+            bert.signal("KILL");
+        }
+        let (_second, elsewhere) = coordinator(folder.path(), &["--resume"]);
+        assert_ne!(address, elsewhere);
+        if lose_worker {
+            let regrouped = job.event("regrouped");
+            assert_eq!((&regrouped["workers"], &regrouped["epoch"]), (&1.into(), &1.into()));
+        } else {
+            job.event("step");
+            let status = starlings(folder.path(), &["status", "--at", &elsewhere]).out;
+            assert!(status.contains("on 2 workers"), "{status}");
+        }
+        let ended = job.end();
+        let report = ended.report();
+        assert_eq!(report["digest"], alone["digest"], "{ended:?}");
+        assert_eq!(report["faults"].as_array().unwrap().len(), usize::from(lose_worker));
+    }
+}

@@ -13,6 +13,7 @@ use starlings_core::{Blame, Deadline, Entry, Epoch, Event, Fault, Result, Seat};
 use starlings_data::{Survey, survey};
 use starlings_transport::{Hello, PROTOCOL_VERSION, Purpose, Ticket, connect};
 use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -26,6 +27,9 @@ pub(super) const ENTRY: Entry<Launcher> = Entry {
     build: run,
 };
 
+/// How long another coordinator may take to be there.
+const RETURN_MS: u64 = 60_000;
+
 fn run(task: &Task) -> Result<Trained> {
     let missing = |key: &str| {
         Fault::caller(format!("the launcher 'flock' needs [cluster] {key}")).hint(
@@ -35,7 +39,8 @@ fn run(task: &Task) -> Result<Trained> {
     let address = task.job.coordinator.as_deref().ok_or_else(|| missing("coordinator"))?;
     let path = task.job.ticket.as_deref().ok_or_else(|| missing("ticket"))?;
     let ticket = Ticket::load(path)?;
-    submit(task, resolve(address)?, &ticket, &mut || None)
+    let door = Door { address: resolve(address)?, ticket: &ticket, path: Some(path) };
+    submit(task, &door, &mut || None)
 }
 
 /// An address from `host:port`.
@@ -50,11 +55,20 @@ pub fn resolve(text: &str) -> Result<SocketAddr> {
     addresses.next().ok_or_else(|| wrong("the name has no address".to_string()))
 }
 
+/// Where a coordinator is, and what lets one in.
+pub(super) struct Door<'a> {
+    /// Where.
+    pub(super) address: SocketAddr,
+    /// What.
+    pub(super) ticket: &'a Ticket,
+    /// The ticket's file, where a coordinator that follows this one writes its address.
+    pub(super) path: Option<&'a Path>,
+}
+
 /// Submits the job to a coordinator and stays until its end. `watch` may end it early with a fault.
 pub(super) fn submit(
     task: &Task,
-    address: SocketAddr,
-    ticket: &Ticket,
+    door: &Door<'_>,
     watch: &mut dyn FnMut() -> Option<Fault>,
 ) -> Result<Trained> {
     #[expect(clippy::disallowed_methods, reason = "the launcher times its loading")]
@@ -65,8 +79,9 @@ pub(super) fn submit(
     task.checkpoint(&survey)?;
     task.choices.plan.assign(Seat(0), task.job.workers, task.job.shards)?;
     learner.init(&task.facts(&survey), starlings_learn::Place::WHOLE)?;
-    let control = call(address, ticket)?;
-    let mut client = Client { task, control, finished: None, newest: None, stopped: false };
+    let control = call(door.address, door.ticket)?;
+    let (finished, newest, stopped) = (None, None, false);
+    let mut client = Client { task, door, control, finished, newest, stopped };
     client.send(order(task, &survey)?)?;
     task.tell_start(&survey)?;
     let finished = client.follow(watch)?;
@@ -117,6 +132,7 @@ fn wish(task: &Task) -> Result<Wish> {
 
 struct Client<'a> {
     task: &'a Task,
+    door: &'a Door<'a>,
     control: Control,
     finished: Option<Finished>,
     newest: Option<String>,
@@ -135,7 +151,14 @@ impl Client<'_> {
                 self.stopped = true;
                 self.send(FromClient::Stop)?;
             }
-            let Some(message) = self.control.receive(Deadline::after_ms(100))? else {
+            let received = match self.control.receive(Deadline::after_ms(100)) {
+                Ok(received) => received,
+                Err(fault) => {
+                    self.return_to_another(fault)?;
+                    continue;
+                }
+            };
+            let Some(message) = received else {
                 // Only in silence: what workers said before they ended goes first.
                 match watch() {
                     Some(fault) => return Err(fault),
@@ -160,6 +183,24 @@ impl Client<'_> {
                 _ => {}
             }
         }
+    }
+
+    /// The coordinator is gone. Another one may follow it: its address will be in the ticket.
+    fn return_to_another(&mut self, fault: Fault) -> Result<()> {
+        let Some(path) = self.door.path else { return Err(fault) };
+        let by = Deadline::after_ms(RETURN_MS);
+        while !by.passed() && !self.task.options.stop.asked() {
+            let ticket = Ticket::load(path).ok().filter(|it| it.job == self.door.ticket.job);
+            let address = ticket.and_then(|ticket| ticket.address).unwrap_or(self.door.address);
+            if let Ok(control) = call(address, self.door.ticket) {
+                self.control = control;
+                return self.send(FromClient::Return { job_id: self.door.ticket.job });
+            }
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        Err(fault
+            .during("the coordinator is gone")
+            .hint("`starlings coordinator --resume` with the same ticket takes over its job"))
     }
 
     fn relay(&mut self, event: Event) {

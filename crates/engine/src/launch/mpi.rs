@@ -6,7 +6,7 @@
 //! or `"shared"` MPI only starts the processes and passes the ticket; then the flock is one as any other.
 
 use super::Launcher;
-use super::flock::{resolve, status, submit};
+use super::flock::{Door, resolve, status, submit};
 use super::place::{Place, lay};
 use super::processes::Watch;
 use crate::choices::Choices;
@@ -248,7 +248,7 @@ fn over_sockets(world: &'static World, task: &Task) -> Result<Trained> {
     let mut watch = || failed.lock().unwrap_or_else(PoisonError::into_inner).take();
     let followers: Vec<Control> = (1..world.size()).map(|rank| terms_link(world, rank)).collect();
     invite(&followers, address, &ticket, &mut watch)?;
-    let trained = submit(task, address, &ticket, &mut watch);
+    let trained = submit(task, &Door { address, ticket: &ticket, path: None }, &mut watch);
     over.store(true, Ordering::Relaxed);
     if let Err(fault) = &trained
         && fault.blame() != Blame::Interrupted
@@ -313,6 +313,7 @@ fn join_options(world: &World, address: SocketAddr, ticket: &Ticket, stop: Stop)
         host: world.hosts()[world.rank() as usize].clone(),
         stop,
         patience: Duration::from_secs(30),
+        ticket_path: None,
     }
 }
 
@@ -342,7 +343,7 @@ impl Follower {
                 walk(&task, &survey, net).map(drop)
             }
             Terms::Join { address, token, job, ca } => {
-                let ticket = Ticket { token: Token::parse(&token)?, job, ca };
+                let ticket = Ticket { address: None, token: Token::parse(&token)?, job, ca };
                 serve(&join_options(self.world, address, &ticket, stop))
             }
         };

@@ -2,7 +2,7 @@
 //! thread of this process; children get their ticket in a file that only this user can read.
 
 use super::Launcher;
-use super::flock::submit;
+use super::flock::{Door, submit};
 use crate::train::{Task, Trained};
 use starlings_cluster::coordinator::Coordinator;
 use starlings_cluster::membership;
@@ -28,7 +28,7 @@ pub(super) const ENTRY: Entry<Launcher> = Entry {
 fn run(task: &Task) -> Result<Trained> {
     let program = task.options.program.as_deref();
     with_children(program, task.job.workers, |address, ticket, watch| {
-        submit(task, address, ticket, watch)
+        submit(task, &Door { address, ticket, path: None }, watch)
     })
 }
 

@@ -2,6 +2,7 @@
 //! it links up with the new ones. The shell under both a worker process and a caller's own loop. Two threads serve
 //! it: one beats, one hears orders.
 
+mod line;
 mod mesh;
 mod orders;
 
@@ -10,17 +11,17 @@ use crate::neighbours::Neighbours;
 use crate::net::Net;
 use crate::recovery::{Flocked, Regroup};
 use crate::stop::Stop;
+use line::{Line, call};
 use mesh::{Yard, gatekeeper};
 use orders::Orders;
 use starlings_cluster::control::Control;
 use starlings_cluster::protocol::{Assignment, FromWorker, Message, ToWorker};
 use starlings_core::{Blame, Deadline, Epoch, Fault, JobId, Result, Seat};
-use starlings_transport::{
-    Hello, Listener, PROTOCOL_VERSION, Purpose, Security, Ticket, TlsIdentity, Token, connect,
-};
+use starlings_transport::{Listener, Security, Ticket, TlsIdentity, Token};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::path::PathBuf;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -46,6 +47,8 @@ pub struct JoinOptions {
     pub stop: Stop,
     /// How long to wait for the coordinator to answer at all.
     pub patience: Duration,
+    /// The ticket's file: a coordinator that follows this one writes its address there.
+    pub ticket_path: Option<PathBuf>,
 }
 
 /// This host's name, for reports.
@@ -74,14 +77,12 @@ pub struct Member {
 
 /// What a member keeps whatever epoch it is in.
 struct Shell {
-    control: Control,
+    line: Arc<Line>,
     yard: Yard,
     orders: Arc<Orders>,
     whereabouts: Whereabouts,
     job: JobId,
     token: Token,
-    /// The epoch in which it has its seat.
-    epoch: AtomicU32,
 }
 
 impl Member {
@@ -91,34 +92,47 @@ impl Member {
     /// # Errors
     /// A refused ticket or version (caller), a coordinator that is not there, or an abort.
     pub fn join(options: &JoinOptions) -> Result<Member> {
-        let control = call(options)?;
+        let control = call(options, options.coordinator, options.patience)?;
         let identity = welcome(&control)?;
         let door = Arc::default();
         let security = identity.map_or(Security::Plain, Security::Tls);
         let home = SocketAddr::new(own_address(options.coordinator)?, 0);
         let listener = Listener::bind(home, &security, gatekeeper(Arc::clone(&door)))?;
         let address = listener.local_addr().to_string();
-        let ready =
-            FromWorker::Ready { host: options.host.clone(), pid: std::process::id(), address };
-        send(&control, ready, SEND_MS)?;
+        let line = Arc::new(Line::new(options, control.clone()));
+        let (host, pid) = (options.host.clone(), std::process::id());
+        line.say(FromWorker::Ready { host, pid, address }, SEND_MS)?;
         let (orders, whereabouts) = (Arc::new(Orders::default()), Whereabouts::default());
         let stop = Stop::new();
-        let beating = start_beating(&control, &orders, &whereabouts, &options.stop)?;
-        let (assignment, newcomer) = assigned(&control, options)?;
-        let hearing = start_hearing(&control, &orders, &stop)?;
+        let beating = start_beating(&line, &orders, &whereabouts, &options.stop)?;
+        let (mut assignment, mut newcomer) = assigned(&control, options)?;
+        line.settle(assignment.member, assignment.durable, assignment.epoch);
+        let hearing = start_hearing(&line, &orders, &stop)?;
         let token = Token::from_bytes(assignment.peer_token.0);
-        let (job, epoch) = (assignment.job_id, AtomicU32::new(assignment.epoch.0));
+        let job = assignment.job_id;
         let yard = Yard { listener, security, door, orders: orders.clone() };
-        let (net, neighbours) = match newcomer {
+        let mut flock = None;
+        if !newcomer {
+            match yard.link_up(&assignment.lineup(), (job, &token)) {
+                Ok(linked) => flock = Some(linked),
+                // Someone was lost before anything began: the others begin in the next epoch, as newcomers do.
+                Err(fault) if matches!(fault.blame(), Blame::Peer(_)) && assignment.survives => {
+                    newcomer = true;
+                    assignment.deal = assignment.own_deal();
+                }
+                Err(fault) => return Err(fault),
+            }
+        }
+        let (net, neighbours) = match flock {
+            Some(linked) => linked,
             // Until it has a seat it is a flock of its own.
-            true => {
+            None => {
                 let alone = Net::new(Seat(0), vec![options.host.clone()], BTreeMap::new())?;
                 (Arc::new(alone), Arc::default())
             }
-            false => yard.link_up(&assignment.lineup(), (job, &token))?,
         };
         let whereabouts_of = whereabouts.clone();
-        let shell = Shell { control, yard, orders, whereabouts: whereabouts_of, job, token, epoch };
+        let shell = Shell { line, yard, orders, whereabouts: whereabouts_of, job, token };
         let (shell, threads) = (Arc::new(shell), vec![beating, hearing]);
         Ok(Member { assignment, net, neighbours, whereabouts, stop, newcomer, shell, threads })
     }
@@ -133,10 +147,11 @@ impl Member {
 
     /// A handle that tells the coordinator things from another thread.
     pub fn teller(&self) -> impl Fn(FromWorker) -> Result<()> + Send + Sync + use<> {
-        let control = self.shell.control.clone();
-        move |said| {
-            let within = if matches!(said, FromWorker::Model(_)) { MODEL_MS } else { SEND_MS };
-            send(&control, said, within)
+        let line = self.shell.line.clone();
+        move |said| match said {
+            FromWorker::Model(_) => line.say(said, MODEL_MS),
+            FromWorker::Event(_) => line.mention(said),
+            _ => line.say(said, SEND_MS),
         }
     }
 
@@ -193,18 +208,22 @@ impl Member {
 impl Shell {
     fn tell(&self, said: FromWorker) -> Result<()> {
         let within = if matches!(said, FromWorker::Model(_)) { MODEL_MS } else { SEND_MS };
-        send(&self.control, said, within)
+        self.line.say(said, within)
+    }
+
+    fn epoch(&self) -> Epoch {
+        Epoch(self.line.epoch.load(Ordering::Relaxed))
     }
 
     fn finished(&self) -> Result<()> {
-        self.tell(FromWorker::Finished { epoch: Epoch(self.epoch.load(Ordering::Relaxed)) })
+        self.tell(FromWorker::Finished { epoch: self.epoch() })
     }
 
     fn accuse(&self, fault: &Fault) {
         if let Blame::Peer(Some(seat)) = fault.blame() {
             let (phase, step) = self.whereabouts.get();
-            let epoch = Epoch(self.epoch.load(Ordering::Relaxed));
-            let _ = self.tell(FromWorker::Accuse { epoch, seat, phase, step });
+            let epoch = self.epoch();
+            let _ = self.line.mention(FromWorker::Accuse { epoch, seat, phase, step });
         }
     }
 }
@@ -220,7 +239,7 @@ impl Regroup for Rejoin {
         shell.accuse(fault);
         loop {
             let lineup = shell.orders.next_lineup(Deadline::after_ms(REGROUP_MS))?;
-            shell.epoch.store(lineup.epoch.0, Ordering::Relaxed);
+            shell.line.epoch.store(lineup.epoch.0, Ordering::Relaxed);
             match shell.yard.link_up(&lineup, (shell.job, &shell.token)) {
                 Ok((net, _)) => {
                     return Ok(Flocked { net, epoch: lineup.epoch, deal: lineup.deal });
@@ -238,27 +257,13 @@ impl Regroup for Rejoin {
 impl Drop for Member {
     fn drop(&mut self) {
         self.shell.orders.end();
-        self.shell.control.close();
+        self.shell.line.close();
         self.net.close();
         for thread in self.threads.drain(..) {
             // A panic there has been reported where it happened.
             let _ = thread.join();
         }
     }
-}
-
-fn call(options: &JoinOptions) -> Result<Control> {
-    let hello = Hello {
-        purpose: Purpose::Control,
-        job: options.ticket.job,
-        epoch: Epoch(0),
-        seat: Seat(0),
-        token: options.ticket.token.clone(),
-        version: PROTOCOL_VERSION,
-    };
-    let security = options.ticket.security();
-    let link = connect(options.coordinator, &hello, &security, Deadline::after(options.patience))?;
-    Ok(Control::new(Arc::new(link)))
 }
 
 /// The coordinator's first word: credentials, when it uses any.
@@ -314,26 +319,26 @@ fn own_address(coordinator: SocketAddr) -> Result<IpAddr> {
 }
 
 fn start_beating(
-    control: &Control,
+    line: &Arc<Line>,
     orders: &Arc<Orders>,
     whereabouts: &Whereabouts,
     leave: &Stop,
 ) -> Result<JoinHandle<()>> {
-    let (control, orders, whereabouts) = (control.clone(), orders.clone(), whereabouts.clone());
+    let (line, orders, whereabouts) = (line.clone(), orders.clone(), whereabouts.clone());
     let leave = leave.clone();
     let beat = move || {
         let mut said = false;
         while !orders.over_after(BEAT) {
             if leave.asked() && !said {
                 said = true;
-                if send(&control, FromWorker::Leave, SEND_MS).is_err() {
+                if line.say(FromWorker::Leave, SEND_MS).is_err() {
                     return;
                 }
             }
             let (phase, step) = whereabouts.get();
             let (waits, bytes) = (whereabouts.waits(), whereabouts.bytes());
             let beat = FromWorker::Beat { step, phase, waits, bytes };
-            if send(&control, beat, SEND_MS).is_err() {
+            if line.mention(beat).is_err() {
                 return;
             }
         }
@@ -341,11 +346,11 @@ fn start_beating(
     Ok(std::thread::Builder::new().name("heartbeat".to_string()).spawn(beat)?)
 }
 
-fn start_hearing(control: &Control, orders: &Arc<Orders>, stop: &Stop) -> Result<JoinHandle<()>> {
-    let (control, orders, stop) = (control.clone(), orders.clone(), stop.clone());
+fn start_hearing(line: &Arc<Line>, orders: &Arc<Orders>, stop: &Stop) -> Result<JoinHandle<()>> {
+    let (line, orders, stop) = (line.clone(), orders.clone(), stop.clone());
     let hear = move || {
         while !orders.over_after(Duration::ZERO) {
-            match control.receive(Deadline::after_ms(500)) {
+            match line.control().receive(Deadline::after_ms(500)) {
                 Ok(None) => {}
                 Ok(Some(Message::ToWorker(ToWorker::Stop))) => stop.ask(),
                 Ok(Some(Message::ToWorker(ToWorker::Done))) => orders.done(),
@@ -355,15 +360,16 @@ fn start_hearing(control: &Control, orders: &Arc<Orders>, stop: &Stop) -> Result
                     orders.abort(Fault::peer(fault.and_then(|fault| fault.rank), message));
                 }
                 Ok(Some(_)) => {}
-                Err(fault) => return orders.abort(fault.during("the coordinator is gone")),
+                Err(_) if orders.is_done() => return,
+                Err(fault) => {
+                    if let Err(fault) = line.take_up(fault) {
+                        return orders.abort(fault.during("the coordinator is gone"));
+                    }
+                }
             }
         }
     };
     Ok(std::thread::Builder::new().name("orders".to_string()).spawn(hear)?)
-}
-
-fn send(control: &Control, said: FromWorker, within_ms: u64) -> Result<()> {
-    control.send(&Message::FromWorker(said), Deadline::after_ms(within_ms))
 }
 
 fn enter<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -69,6 +69,11 @@ impl Orders {
         self.changed.notify_all();
     }
 
+    pub(super) fn is_done(&self) -> bool {
+        let state = enter(&self.state);
+        state.done || state.over || state.released
+    }
+
     pub(super) fn is_released(&self) -> bool {
         enter(&self.state).released
     }

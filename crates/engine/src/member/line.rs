@@ -1,0 +1,146 @@
+//! The line to the coordinator. Where another coordinator may follow a lost one, the line is taken up again with
+//! whoever answers: at the address that the ticket tells, or at the old one. Meanwhile work goes on; only what needs an
+//! answer waits.
+
+use super::{JoinOptions, enter, welcome};
+use starlings_cluster::control::Control;
+use starlings_cluster::protocol::{FromWorker, Message};
+use starlings_core::{Deadline, Epoch, Fault, Result, Seat};
+use starlings_transport::{Hello, PROTOCOL_VERSION, Purpose, Ticket, connect};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Condvar, Mutex};
+use std::time::Duration;
+
+/// How long another coordinator may take to be there.
+const RETURN_MS: u64 = 60_000;
+const PAUSE: Duration = Duration::from_millis(100);
+const SEND_MS: u64 = 2_000;
+
+/// A line to whoever coordinates.
+pub(super) struct Line {
+    options: JoinOptions,
+    control: Mutex<Control>,
+    changed: Condvar,
+    /// Who this member is to the coordinator.
+    member: AtomicU64,
+    durable: AtomicBool,
+    /// The last lineup it has.
+    pub(super) epoch: AtomicU32,
+    finished: AtomicBool,
+    over: AtomicBool,
+}
+
+impl Line {
+    pub(super) fn new(options: &JoinOptions, control: Control) -> Line {
+        Line {
+            options: options.clone(),
+            control: Mutex::new(control),
+            changed: Condvar::new(),
+            member: AtomicU64::new(0),
+            durable: AtomicBool::new(false),
+            epoch: AtomicU32::new(0),
+            finished: AtomicBool::new(false),
+            over: AtomicBool::new(false),
+        }
+    }
+
+    /// From now on a lost coordinator may be followed by another, to whom this member is known by that name.
+    pub(super) fn settle(&self, member: u64, durable: bool, epoch: Epoch) {
+        self.member.store(member, Ordering::Relaxed);
+        self.epoch.store(epoch.0, Ordering::Relaxed);
+        self.durable.store(durable, Ordering::Relaxed);
+    }
+
+    /// The connection of the moment.
+    pub(super) fn control(&self) -> Control {
+        enter(&self.control).clone()
+    }
+
+    /// Says something, now or to the next coordinator.
+    pub(super) fn say(&self, said: FromWorker, within_ms: u64) -> Result<()> {
+        if matches!(said, FromWorker::Finished { .. }) {
+            self.finished.store(true, Ordering::Relaxed);
+        }
+        let message = Message::FromWorker(said);
+        let by = Deadline::after_ms(if self.returns() { RETURN_MS } else { 0 });
+        loop {
+            let Err(fault) = self.control().send(&message, Deadline::after_ms(within_ms)) else {
+                return Ok(());
+            };
+            if by.passed() || !self.returns() {
+                return Err(fault);
+            }
+            let waited = self.changed.wait_timeout(enter(&self.control), PAUSE);
+            drop(waited);
+        }
+    }
+
+    /// Says something that is of no use later.
+    pub(super) fn mention(&self, said: FromWorker) -> Result<()> {
+        let sent = self.control().send(&Message::FromWorker(said), Deadline::after_ms(SEND_MS));
+        if self.returns() { Ok(()) } else { sent }
+    }
+
+    /// Takes the line up again, where there may be someone to answer.
+    pub(super) fn take_up(&self, fault: Fault) -> Result<()> {
+        let by = Deadline::after_ms(RETURN_MS);
+        while self.returns() && !by.passed() {
+            if let Ok(control) = self.call_again() {
+                *enter(&self.control) = control;
+                self.changed.notify_all();
+                if self.finished.load(Ordering::Relaxed) {
+                    let epoch = Epoch(self.epoch.load(Ordering::Relaxed));
+                    let _ = self.mention(FromWorker::Finished { epoch });
+                }
+                return Ok(());
+            }
+            let waited = self.changed.wait_timeout(enter(&self.control), PAUSE);
+            drop(waited);
+        }
+        Err(fault)
+    }
+
+    /// Nothing more is to be said.
+    pub(super) fn close(&self) {
+        self.over.store(true, Ordering::Relaxed);
+        self.control().close();
+        self.changed.notify_all();
+    }
+
+    fn returns(&self) -> bool {
+        self.durable.load(Ordering::Relaxed) && !self.over.load(Ordering::Relaxed)
+    }
+
+    fn call_again(&self) -> Result<Control> {
+        // The next coordinator writes the ticket anew, with its own address.
+        let fresh = self.options.ticket_path.as_deref().and_then(|path| Ticket::load(path).ok());
+        let fresh = fresh.filter(|ticket| ticket.job == self.options.ticket.job);
+        let address = fresh.and_then(|ticket| ticket.address).unwrap_or(self.options.coordinator);
+        let control = call(&self.options, address, Duration::from_secs(1))?;
+        welcome(&control)?;
+        let member = self.member.load(Ordering::Relaxed);
+        let epoch = Epoch(self.epoch.load(Ordering::Relaxed));
+        let back = Message::FromWorker(FromWorker::Return { member, epoch });
+        control.send(&back, Deadline::after_ms(SEND_MS))?;
+        Ok(control)
+    }
+}
+
+/// Calls a coordinator.
+pub(super) fn call(
+    options: &JoinOptions,
+    address: std::net::SocketAddr,
+    patience: Duration,
+) -> Result<Control> {
+    let hello = Hello {
+        purpose: Purpose::Control,
+        job: options.ticket.job,
+        epoch: Epoch(0),
+        seat: Seat(0),
+        token: options.ticket.token.clone(),
+        version: PROTOCOL_VERSION,
+    };
+    let security = options.ticket.security();
+    let link = connect(address, &hello, &security, Deadline::after(patience))?;
+    Ok(Control::new(std::sync::Arc::new(link)))
+}

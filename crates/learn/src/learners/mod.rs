@@ -1,10 +1,13 @@
 //! The catalogue of learners: one file or folder each, two lines here.
 
 mod boosted_stumps;
+mod isotonic_regression;
 pub mod k_means;
 mod logistic_regression;
 pub mod matrix_factorisation;
+mod naive_bayes;
 mod pipelined_perceptron;
+mod survival_regression;
 mod topic_model;
 
 use crate::Learner;
@@ -21,4 +24,7 @@ pub static LEARNERS: &[Entry<BuildLearner>] = &[
     boosted_stumps::ENTRY,
     pipelined_perceptron::ENTRY,
     topic_model::ENTRY,
+    naive_bayes::ENTRY,
+    isotonic_regression::ENTRY,
+    survival_regression::ENTRY,
 ];

@@ -1,6 +1,7 @@
 //! Stop 2 of the walk: batch → update → model. The trait is in `learner.rs`; each algorithm is one file
 //! or folder under `learners/`, on top of `optimisers/` and `kernels/`.
 
+mod by_shard;
 mod columns;
 mod kernels;
 mod learner;

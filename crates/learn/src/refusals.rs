@@ -17,9 +17,11 @@ pub(crate) fn check_width(features: usize, batch: &Batch<'_>) -> Result<()> {
 
 /// Refuses rows whose labels are not codes of classes.
 pub(crate) fn check_classes(classes: usize, batch: &Batch<'_>) -> Result<()> {
-    each_label(batch, |label| label >= 0.0 && label < classes as f32, || {
-        format!("codes of classes are 0 to {}", classes.saturating_sub(1))
-    })
+    each_label(
+        batch,
+        |label| label >= 0.0 && label < classes as f32,
+        || format!("codes of classes are 0 to {}", classes.saturating_sub(1)),
+    )
 }
 
 /// Refuses rows whose labels are not finite numbers.
@@ -55,11 +57,17 @@ pub(crate) fn each_label(
 
 /// Names the first number of a batch that `fine` does not allow, and calls it `what`. Rows of weight zero are not
 /// looked at. For use after a sum has shown that there is one: it passes over all numbers.
-pub(crate) fn find_number(batch: &Batch<'_>, what: &str, fine: impl Fn(f32) -> bool) -> Option<Fault> {
+pub(crate) fn find_number(
+    batch: &Batch<'_>,
+    what: &str,
+    fine: impl Fn(f32) -> bool,
+) -> Option<Fault> {
     for slice in &batch.slices {
         for row in slice.rows().filter(|&row| batch.table.weight(row) > 0.0) {
             let found = match batch.table.row(row) {
-                Row::Dense(values) => values.iter().position(|&x| !fine(x)).map(|at| (at, values[at])),
+                Row::Dense(values) => {
+                    values.iter().position(|&x| !fine(x)).map(|at| (at, values[at]))
+                }
                 Row::Sparse(columns, values) => values
                     .iter()
                     .position(|&x| !fine(x))

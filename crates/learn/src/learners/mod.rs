@@ -1,11 +1,13 @@
 //! The catalogue of learners: one file or folder each, two lines here.
 
 mod boosted_stumps;
+mod factorisation_machine;
 mod isotonic_regression;
 pub mod k_means;
 mod logistic_regression;
 pub mod matrix_factorisation;
 mod naive_bayes;
+mod perceptron;
 mod pipelined_perceptron;
 mod survival_regression;
 mod topic_model;
@@ -25,6 +27,8 @@ pub static LEARNERS: &[Entry<BuildLearner>] = &[
     pipelined_perceptron::ENTRY,
     topic_model::ENTRY,
     naive_bayes::ENTRY,
+    perceptron::ENTRY,
+    factorisation_machine::ENTRY,
     isotonic_regression::ENTRY,
     survival_regression::ENTRY,
 ];

@@ -4,13 +4,8 @@ use super::lbfgs::Lbfgs;
 use super::line_search::{NUMBERS, Search};
 use starlings_core::{Kind, Model, Role, Tensor};
 
-const VECTORS: [&str; 5] = [
-    "resting.point",
-    "resting.gradient",
-    "resting.direction",
-    "resting.steps",
-    "resting.changes",
-];
+const VECTORS: [&str; 5] =
+    ["resting.point", "resting.gradient", "resting.direction", "resting.steps", "resting.changes"];
 /// The value at the point, whether a search is on, and the search.
 const SEARCH: &str = "resting.search";
 /// Pairs and iterations.

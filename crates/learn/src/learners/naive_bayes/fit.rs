@@ -46,7 +46,9 @@ pub(super) fn log_probabilities(
             .collect()
         }
         Kind::Complement { norm } => complement(counts, width, alpha, norm),
-        Kind::Multinomial | Kind::Gaussian => counts.chunks_exact(width).flat_map(|row| shares(row, alpha)).collect(),
+        Kind::Multinomial | Kind::Gaussian => {
+            counts.chunks_exact(width).flat_map(|row| shares(row, alpha)).collect()
+        }
     }
 }
 

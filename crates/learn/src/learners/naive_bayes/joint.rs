@@ -25,7 +25,7 @@ pub(super) fn each(
                     Row::Dense(values) => scorer.dense(values, &mut room, &mut scores),
                     Row::Sparse(columns, values) => {
                         scorer.sparse(columns, values, &mut room, &mut scores);
-                    },
+                    }
                 }
                 visit(row, &scores);
             }

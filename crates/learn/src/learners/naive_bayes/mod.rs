@@ -199,8 +199,12 @@ impl Learner for NaiveBayes {
             *model.f64_mut("variances") = found.smoothed(self.smoothing.variance)?;
             *model.f64_mut("means") = found.means;
         } else {
-            let table =
-                fit::log_probabilities(self.kind, self.smoothing, class_weights, update.f64("first"));
+            let table = fit::log_probabilities(
+                self.kind,
+                self.smoothing,
+                class_weights,
+                update.f64("first"),
+            );
             *model.f64_mut("feature_log_probability") = table;
         }
         debug_assert_eq!(self.shape(model), shape);

@@ -93,13 +93,15 @@ fn softplus(x: f64) -> (f64, f64) {
 /// ln Γ(x) for x ≥ 1, by Stirling's series after shifting x up.
 fn ln_gamma(mut x: f64) -> f64 {
     let mut product = 1.0;
-    while x < 12.0 {
+    while x < 15.0 {
         product *= x;
         x += 1.0;
     }
     let inverse = 1.0 / (x * x);
     let series = (1.0 / 12.0
-        - inverse * (1.0 / 360.0 - inverse * (1.0 / 1260.0 - inverse / 1680.0)))
+        - inverse
+            * (1.0 / 360.0
+                - inverse * (1.0 / 1260.0 - inverse * (1.0 / 1680.0 - inverse / 1188.0))))
         / x;
     (x - 0.5) * x.ln() - x + normal::HALF_LN_TAU + series - product.ln()
 }
@@ -117,7 +119,8 @@ mod tests {
             for at in [-30.0, -5.0, -1.0, 0.0, 0.3, 2.0, 2.999, 3.001, 4.5] {
                 for loss in [Distribution::happened, Distribution::censored] {
                     let step = 1e-5;
-                    let (above, below) = (loss(distribution, at + step), loss(distribution, at - step));
+                    let (above, below) =
+                        (loss(distribution, at + step), loss(distribution, at - step));
                     let numeric = (above.value - below.value) / (2.0 * step);
                     let exact = loss(distribution, at).slope;
                     let off = (numeric - exact).abs() / exact.abs().max(1.0);

@@ -15,7 +15,7 @@ use super::BuildLearner;
 use crate::optimisers::lbfgs::{Limits, Told};
 use crate::optimisers::resting;
 use crate::{Appetite, Facts, Grade, Learner, Moment, Outcome, Place, Task, Work};
-use crate::{columns, refusals};
+use crate::{by_shard, columns, refusals};
 use distribution::Distribution;
 use starlings_core::{
     Ability, Block, Entry, FEATURES, Fault, Graph, Kind, Model, Op, Param, ParamKind, Params,
@@ -134,7 +134,8 @@ impl Survival {
         let scale = model.f64("scale")[0];
         let median = scale * self.distribution.quantile(0.5);
         let mean = if self.mean { self.distribution.ln_mean(scale) } else { None };
-        let quantiles = self.quantiles.iter().map(|&share| scale * self.distribution.quantile(share));
+        let quantiles =
+            self.quantiles.iter().map(|&share| scale * self.distribution.quantile(share));
         [mean.unwrap_or(median)].into_iter().chain(quantiles).collect()
     }
 
@@ -185,8 +186,11 @@ impl Learner for Survival {
             name => columns::feature_of(&facts.schema, "event", name)? as i64,
         };
         let mut model = Model::new();
-        let integers =
-            |values: Vec<i64>, role| Tensor { shape: vec![values.len()], values: Values::I64(values), role };
+        let integers = |values: Vec<i64>, role| Tensor {
+            shape: vec![values.len()],
+            values: Values::I64(values),
+            role,
+        };
         model.set("weights", Tensor::zeros(Kind::F64, &[features], Role::Weight));
         model.set("intercept", Tensor::zeros(Kind::F64, &[1], Role::Weight));
         model.set("scale", Tensor::of(&[1], vec![1.0], Role::Weight));
@@ -215,7 +219,7 @@ impl Learner for Survival {
     }
 
     fn apply(&self, model: &mut Model, update: &Update, moment: &Moment) -> Result<Outcome> {
-        let sums = update.rows("sums").map(sums::add_up).unwrap_or_default();
+        let sums = update.rows("sums").map(by_shard::add_up).unwrap_or_default();
         if model.i64(COUNTERS)[2] == 1 {
             let units = Units::from_moments(&sums, Survival::reading(model).event, self.intercept)?;
             units.write(model);

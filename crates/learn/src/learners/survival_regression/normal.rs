@@ -44,7 +44,11 @@ pub(super) fn quantile(share: f64) -> f64 {
     let mut z = 1.0;
     for _ in 0..200 {
         let tail = tail(z);
-        if tail.ln_survival > wanted { low = z } else { high = z }
+        if tail.ln_survival > wanted {
+            low = z
+        } else {
+            high = z
+        }
         let mut next = z + (tail.ln_survival - wanted) / tail.hazard;
         if !(low..=high).contains(&next) {
             next = 0.5 * (low + high);

@@ -3,10 +3,11 @@
 //! bits, and flocks that differ in them would take different numbers of steps).
 
 use super::distribution::Distribution;
+use crate::by_shard;
 use crate::columns;
 use crate::kernels::products::dots;
 use crate::refusals;
-use starlings_core::{Fault, Kind, Result, Rows, Values};
+use starlings_core::{Fault, Result, Rows};
 use starlings_data::{Batch, Row, Slice};
 
 /// Sums before those of features: of weights, of ln t, of (ln t)², of weights of events and of ln t of events.
@@ -39,7 +40,7 @@ impl Reading {
     /// One row for each shard: [`MOMENTS`], then Σwx and Σwx² of each feature.
     pub(super) fn moments(&self, batch: &Batch<'_>, shards: u32) -> Result<Rows> {
         let width = MOMENTS + 2 * self.features;
-        by_shard(batch, (shards, width), |slice, sums| {
+        by_shard::sums(batch, (shards, width), |slice, sums| {
             for row in slice.rows().filter(|&row| batch.table.weight(row) > 0.0) {
                 self.check(batch, slice, row)?;
                 let weight = batch.table.weight(row);
@@ -69,7 +70,7 @@ impl Reading {
         distribution: Distribution,
         noise: &Noise,
     ) -> Result<Rows> {
-        by_shard(batch, (shards, SLOPES + self.features), |slice, sums| {
+        by_shard::sums(batch, (shards, SLOPES + self.features), |slice, sums| {
             for row in slice.rows().filter(|&row| batch.table.weight(row) > 0.0) {
                 let weight = batch.table.weight(row);
                 let (time, value) = self.noise(batch, row, noise);
@@ -118,30 +119,6 @@ pub(super) fn product(row: Row<'_>, vector: &[f64]) -> f64 {
             columns.iter().zip(values).map(|(&c, &x)| f64::from(x) * vector[c as usize]).sum()
         }
     }
-}
-
-/// The sum of the shards' rows, in their order.
-pub(super) fn add_up(rows: &Rows) -> Vec<f64> {
-    let mut sums = vec![0.0; rows.width as usize];
-    for row in rows.values.as_f64().unwrap_or(&[]).chunks_exact(sums.len().max(1)) {
-        sums.iter_mut().zip(row).for_each(|(sum, value)| *sum += value);
-    }
-    sums
-}
-
-fn by_shard(
-    batch: &Batch<'_>,
-    (shards, width): (u32, usize),
-    mut fill: impl FnMut(&Slice, &mut [f64]) -> Result<()>,
-) -> Result<Rows> {
-    let mut rows = Rows::none(Kind::F64, shards, width as u32);
-    let mut values = vec![0.0; batch.slices.len() * width];
-    for (slice, sums) in batch.slices.iter().zip(values.chunks_exact_mut(width)) {
-        rows.index.push(slice.shard.0);
-        fill(slice, sums)?;
-    }
-    rows.values = Values::F64(values);
-    Ok(rows)
 }
 
 #[inline]

@@ -56,7 +56,11 @@ impl Units {
     }
 
     /// From the sums over all rows.
-    pub(super) fn from_moments(sums: &[f64], event: Option<usize>, intercept: bool) -> Result<Units> {
+    pub(super) fn from_moments(
+        sums: &[f64],
+        event: Option<usize>,
+        intercept: bool,
+    ) -> Result<Units> {
         let (own, features) = sums.split_at(MOMENTS);
         let &[weight, times, squares, events, event_times] = own else {
             unreachable!("split at five")
@@ -99,7 +103,8 @@ impl Units {
 
     /// The mean loss at a point and its gradient, from the sums at that point.
     pub(super) fn value_and_gradient(&self, point: &[f64], sums: &[f64]) -> (f64, Vec<f64>) {
-        let OfRows { weight, events, event_times, time_mean, time_deviation, intercept } = self.rows;
+        let OfRows { weight, events, event_times, time_mean, time_deviation, intercept } =
+            self.rows;
         let (_, _, rate) = self.parts(point);
         let (own, features) = sums.split_at(SLOPES);
         let (loss, slopes, slopes_times) = (own[0], own[1], own[2]);
@@ -136,7 +141,8 @@ impl Units {
     pub(super) fn write(&self, model: &mut Model) {
         let values = [self.means.as_slice(), &self.inverses].concat();
         model.set(OF_FEATURES, Tensor::of(&[2, self.means.len()], values, Role::State));
-        let OfRows { weight, events, event_times, time_mean, time_deviation, intercept } = self.rows;
+        let OfRows { weight, events, event_times, time_mean, time_deviation, intercept } =
+            self.rows;
         let values = vec![weight, events, event_times, time_mean, time_deviation, intercept];
         model.set(OF_ROWS, Tensor::of(&[6], values, Role::State));
     }

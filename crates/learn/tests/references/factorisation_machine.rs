@@ -98,7 +98,7 @@ fn numbers_are_fitted_too() {
 
 #[test]
 fn corners_and_refusals() {
-    let options = Drive::default();
+    let options = Drive { epochs: Some(300), ..Drive::default() };
     let refusal = |params: &str, values: Vec<f32>, labels: Vec<f32>, classes: usize| {
         let learner = learner("factorisation-machine", params);
         let table = dense(1, values, labels);
@@ -113,7 +113,6 @@ fn corners_and_refusals() {
     // A constant column and rows that repeat.
     let learner = learner("factorisation-machine", "");
     let table = dense(2, [3., 1.].repeat(30), vec![2.0; 30]);
-    let options = Drive { epochs: Some(300), ..options };
     let found = try_train(&*learner, &table, &schema(2, 0), &options).unwrap();
     assert!(found.grade.metrics["rmse"] < 0.05, "{:?}", found.grade);
 }

@@ -69,20 +69,25 @@ fn settings(name: &str) -> &'static [&'static str] {
 }
 
 /// What learners of counts, times and events want of the rows.
-fn prepared(name: &str, given: &str) -> &'static dyn Fn(&mut Table) {
+fn prepared(name: &str, given: &str) -> &'static dyn Fn(&mut Table) -> bool {
     match name {
-        "naive-bayes" if given.contains("multinomial") || given.contains("complement") => {
-            &|table| each_number(table, |_, x| x.abs().ceil())
-        }
+        "naive-bayes" if given.contains("multinomial") => &|table| counts(table) > 0,
+        // A single feature has all of every class's counts, and says nothing of the class.
+        "naive-bayes" if given.contains("complement") => &|table| counts(table) > 1,
         "survival-regression" => &|table| {
             table.labels.iter_mut().for_each(|label| *label = label.exp());
-            each_number(
-                table,
-                |feature, x| if feature == 0 { f32::from(u8::from(x > 0.0)) } else { x },
-            );
+            let happened = |x: f32| f32::from(u8::from(x > 0.0));
+            each_number(table, |feature, x| if feature == 0 { happened(x) } else { x });
+            true
         },
-        _ => &|_| {},
+        _ => &|_| true,
     }
+}
+
+/// Makes counts of all numbers, and says how many features there are.
+fn counts(table: &mut Table) -> usize {
+    each_number(table, |_, x| x.abs().ceil());
+    table.width()
 }
 
 fn each_number(table: &mut Table, change: impl Fn(usize, f32) -> f32) {

@@ -13,7 +13,11 @@ pub(super) const ENTRY: Entry<Build> = Entry {
     params: &[
         size("rows", "10000", ROWS_MAX, "number of rows"),
         size("features", "5", 1 << 16, "number of features, besides the column event"),
-        scale("scale", "0.5", "how widely times spread: one over the shape of the Weibull distribution"),
+        scale(
+            "scale",
+            "0.5",
+            "how widely times spread: one over the shape of the Weibull distribution",
+        ),
         SEED,
     ],
     gives: &[],

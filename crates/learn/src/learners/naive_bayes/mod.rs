@@ -186,7 +186,6 @@ impl Learner for NaiveBayes {
         if class_weights.iter().all(|weight| *weight == 0.0) {
             return Err(Fault::caller("no row has a weight above zero"));
         }
-        let shape = self.shape(model);
         let (mut iterations, mut done) = (1, true);
         if self.kind == Kind::Gaussian {
             let shift = std::mem::take(model.f64_mut("shift"));
@@ -207,7 +206,6 @@ impl Learner for NaiveBayes {
             );
             *model.f64_mut("feature_log_probability") = table;
         }
-        debug_assert_eq!(self.shape(model), shape);
         *model.f64_mut("log_prior") = fit::log_priors(self.kind, self.smoothing, class_weights);
         Ok(Outcome { objective: None, done, iterations: Some(iterations) })
     }

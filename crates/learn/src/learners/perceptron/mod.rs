@@ -85,9 +85,9 @@ const PARAMS: &[Param] = &[
 /// The mixed weights, one row a feature, one column a score.
 const CURRENT: &str = "current";
 /// The sum over epochs of the mean weights within each.
-const MEANS: &str = "means";
+const MEANS: &str = "current.means";
 /// What each row of the weights can change by in an epoch: Σ w|x|.
-const SIZES: &str = "sizes";
+const SIZES: &str = "moves_max";
 /// Shards, epochs at most, epochs done, epochs without a better one, fewest mistakes, rows that count, sizes known.
 const COUNTERS: &str = "counters";
 

@@ -1,6 +1,8 @@
 //! Stop 2 of the walk: batch → update → model. The trait is in `learner.rs`; each algorithm is one file
 //! or folder under `learners/`, on top of `optimisers/` and `kernels/`.
 
+mod by_shard;
+mod columns;
 mod kernels;
 mod learner;
 mod learners;
@@ -8,6 +10,7 @@ mod memory;
 pub mod metrics;
 mod optimisers;
 mod outbox;
+mod refusals;
 mod wires;
 
 pub use learner::{Appetite, Facts, Grade, Learner, Moment, Needs, Outcome, Place, Task, Work};

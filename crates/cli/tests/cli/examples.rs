@@ -28,16 +28,21 @@ fn no_example_is_forgotten_here() {
         "averaging.toml",
         "boosted-stumps.toml",
         "digits.toml",
+        "factorisation-machine.toml",
         "gossip.toml",
         "grouped.toml",
+        "isotonic-regression.toml",
         "k-means.toml",
         "local-steps.toml",
+        "naive-bayes.toml",
         "parameter-server.toml",
+        "perceptron.toml",
         "pipelined-perceptron.toml",
         "pushed-rows.toml",
         "ratings.toml",
         "reproducible.toml",
         "sparse-mesh.toml",
+        "survival-regression.toml",
         "topics.toml",
         "unequal-workers.toml",
     ];
@@ -137,4 +142,28 @@ fn shards_dealt_by_speed_find_the_clouds() {
         |sets: &[&str]| runs("unequal-workers", sets)["metrics"]["inertia"].as_f64().unwrap();
     let (speed, even) = (inertia(&[]), inertia(&["cluster.deal=even"]));
     assert!((speed - even).abs() < 1e-9 * even, "{speed} {even}");
+}
+
+#[test]
+fn counting_and_mistakes_learn_digits() {
+    assert!(accuracy(&runs("naive-bayes", &[])) > 0.85);
+    assert!(accuracy(&runs("perceptron", &[])) > 0.9);
+}
+
+#[test]
+fn a_factorisation_machine_learns_where_nobody_waits() {
+    let report = runs("factorisation-machine", &[]);
+    assert!(report["metrics"]["accuracy"].as_f64().unwrap() > 0.7, "{report}");
+}
+
+#[test]
+fn a_rising_function_explains_some_of_the_target() {
+    let report = runs("isotonic-regression", &[]);
+    assert!(report["metrics"]["r2"].as_f64().unwrap() > 0.01, "{report}");
+}
+
+#[test]
+fn survival_times_are_fitted_as_they_were_made() {
+    let report = runs("survival-regression", &[]);
+    assert!(report["metrics"]["log_likelihood"].as_f64().unwrap() > -1.0, "{report}");
 }

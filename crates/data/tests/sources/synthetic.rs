@@ -112,6 +112,19 @@ fn documents_and_baskets_are_sparse_counts() {
 }
 
 #[test]
+fn survival_times_are_positive_and_some_are_censored() {
+    let spec = DataSpec::new("synthetic://survival?rows=1000&features=3");
+    let (found, table) = all(&spec, Encoding::OneHot, LabelNeed::Number);
+    let names: Vec<&str> = found.schema.columns.iter().map(|column| column.name.as_str()).collect();
+    assert_eq!(names, ["x0", "x1", "x2", "event"]);
+    assert!(table.labels.iter().all(|time| *time > 0.0 && time.is_finite()));
+    let events: Vec<f32> = dense(&table).chunks_exact(4).map(|row| row[3]).collect();
+    assert!(events.iter().all(|event| *event == 0.0 || *event == 1.0));
+    let happened: f32 = events.iter().sum();
+    assert!((500.0..900.0).contains(&happened), "{happened}");
+}
+
+#[test]
 fn misspelt_addresses_get_the_nearest_right_one() {
     let message = |address: &str| refused(&DataSpec::new(address), LabelNeed::None);
     says(&message("synthetic://clasification"), &["'clasification'", "'classification'"]);

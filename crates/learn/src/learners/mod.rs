@@ -1,10 +1,15 @@
 //! The catalogue of learners: one file or folder each, two lines here.
 
 mod boosted_stumps;
+mod factorisation_machine;
+mod isotonic_regression;
 pub mod k_means;
 mod logistic_regression;
 pub mod matrix_factorisation;
+mod naive_bayes;
+mod perceptron;
 mod pipelined_perceptron;
+mod survival_regression;
 mod topic_model;
 
 use crate::Learner;
@@ -21,4 +26,9 @@ pub static LEARNERS: &[Entry<BuildLearner>] = &[
     boosted_stumps::ENTRY,
     pipelined_perceptron::ENTRY,
     topic_model::ENTRY,
+    naive_bayes::ENTRY,
+    perceptron::ENTRY,
+    factorisation_machine::ENTRY,
+    isotonic_regression::ENTRY,
+    survival_regression::ENTRY,
 ];

@@ -6,4 +6,5 @@ pub(crate) mod adam;
 pub(crate) mod lbfgs;
 pub(crate) mod line_search;
 pub(crate) mod momentum;
+pub(crate) mod resting;
 pub(crate) mod sgd;

@@ -4,6 +4,7 @@
 mod baskets;
 mod documents;
 mod ratings;
+mod survival;
 mod tabular;
 
 use super::{Format, Guess, Place, Request, Role, Rows, Shape, Sink};
@@ -18,8 +19,8 @@ use std::ops::Range;
 /// Data made on the spot.
 pub(super) const ENTRY: Entry<Format> = Entry {
     name: "synthetic",
-    summary: "Data made from a seed: synthetic://classification, regression, blobs, ratings, documents, \
-              baskets",
+    summary: "Data made from a seed: synthetic://classification, regression, blobs, ratings, survival, \
+              documents, baskets",
     reference: "each generator names its model",
     params: &[],
     gives: &[],
@@ -39,6 +40,7 @@ const GENERATORS: &[Entry<Build>] = &[
     tabular::REGRESSION,
     tabular::BLOBS,
     ratings::ENTRY,
+    survival::ENTRY,
     documents::ENTRY,
     baskets::ENTRY,
 ];

@@ -1,0 +1,226 @@
+//! The joint log-likelihood of a row and each class, which is all that prediction needs: a linear function of the
+//! features (of whether they are there, for Bernoulli), or for Gaussian of their squared distances to the means.
+
+use super::Kind;
+use crate::kernels::products::dots;
+use pulp::Arch;
+use starlings_core::{FEATURES, Graph, Model, Op};
+use starlings_data::{Batch, Row};
+
+/// Calls `visit` with each row's number in the table and the scores of all classes.
+pub(super) fn each(
+    kind: Kind,
+    model: &Model,
+    batch: &Batch<'_>,
+    mut visit: impl FnMut(usize, &[f64]),
+) {
+    let scorer = Scorer::new(kind, model);
+    let mut scores = vec![0.0; scorer.constants.len()];
+    let mut room = vec![0.0; scorer.width];
+    Arch::new().dispatch(
+        #[inline(always)]
+        || {
+            for row in batch.rows() {
+                match batch.table.row(row) {
+                    Row::Dense(values) => scorer.dense(values, &mut room, &mut scores),
+                    Row::Sparse(columns, values) => {
+                        scorer.sparse(columns, values, &mut room, &mut scores);
+                    }
+                }
+                visit(row, &scores);
+            }
+        },
+    );
+}
+
+/// The most likely class (the first of equals) and the logarithm of the sum over classes.
+pub(super) fn evidence(scores: &[f64]) -> (usize, f64) {
+    let mut best = 0;
+    for (class, score) in scores.iter().enumerate() {
+        if *score > scores[best] {
+            best = class;
+        }
+    }
+    let sum: f64 = scores.iter().map(|score| (score - scores[best]).exp()).sum();
+    (best, scores[best] + sum.ln())
+}
+
+/// What prediction reads, in the order in which it is read.
+struct Scorer {
+    kind: Kind,
+    width: usize,
+    /// The prior, and what else does not depend on the row.
+    constants: Vec<f64>,
+    /// Bernoulli: the score of a row of zeros.
+    at_zero: Vec<f64>,
+    /// Linear kinds: what each feature adds, classes × features.
+    slopes: Vec<f64>,
+    /// The same, features × classes.
+    by_feature: Vec<f64>,
+    /// Gaussian: means, and halves of inverse variances.
+    means: Vec<f64>,
+    halves: Vec<f64>,
+}
+
+impl Scorer {
+    fn new(kind: Kind, model: &Model) -> Scorer {
+        let priors = model.f64("log_prior");
+        if kind == Kind::Gaussian {
+            return Scorer::gaussian(model);
+        }
+        let logs = model.f64("feature_log_probability");
+        let width = logs.len() / priors.len();
+        let (mut constants, mut slopes) = (priors.to_vec(), logs.to_vec());
+        if let Kind::Bernoulli { .. } = kind {
+            for (row, constant) in slopes.chunks_exact_mut(width).zip(&mut constants) {
+                for slope in row {
+                    // ln(1 − p) from ln p.
+                    let absent = (-slope.exp()).ln_1p();
+                    *constant += absent;
+                    *slope -= absent;
+                }
+            }
+        }
+        let classes = priors.len();
+        let mut by_feature = vec![0.0; slopes.len()];
+        for (at, slope) in slopes.iter().enumerate() {
+            by_feature[(at % width) * classes + at / width] = *slope;
+        }
+        let mut at_zero = constants.clone();
+        if matches!(kind, Kind::Bernoulli { above } if 0.0 > above) {
+            let sums = slopes.chunks_exact(width).map(|row| row.iter().sum::<f64>());
+            at_zero.iter_mut().zip(sums).for_each(|(score, sum)| *score += sum);
+        }
+        let (means, halves) = (Vec::new(), Vec::new());
+        Scorer { kind, width, constants, at_zero, slopes, by_feature, means, halves }
+    }
+
+    fn gaussian(model: &Model) -> Scorer {
+        let (priors, variances) = (model.f64("log_prior"), model.f64("variances"));
+        let width = variances.len() / priors.len();
+        let constants = priors.iter().zip(variances.chunks_exact(width)).map(|(prior, row)| {
+            let logs: f64 = row.iter().map(|v| (std::f64::consts::TAU * v).ln()).sum();
+            prior - 0.5 * logs
+        });
+        Scorer {
+            kind: Kind::Gaussian,
+            width,
+            constants: constants.collect(),
+            at_zero: Vec::new(),
+            slopes: Vec::new(),
+            by_feature: Vec::new(),
+            means: model.f64("means").to_vec(),
+            halves: variances.iter().map(|variance| 0.5 / variance).collect(),
+        }
+    }
+
+    #[inline(always)]
+    fn dense(&self, values: &[f32], room: &mut [f32], scores: &mut [f64]) {
+        scores.copy_from_slice(&self.constants);
+        let values = match self.kind {
+            Kind::Bernoulli { above } => {
+                let there = |x: &f32| f32::from(u8::from(*x > above));
+                room.iter_mut().zip(values).for_each(|(to, x)| *to = there(x));
+                &*room
+            }
+            _ => values,
+        };
+        if self.kind == Kind::Gaussian {
+            return self.distances(values, scores);
+        }
+        for (score, slopes) in scores.iter_mut().zip(self.slopes.chunks_exact(self.width)) {
+            *score += dots([values], slopes)[0];
+        }
+    }
+
+    #[inline(always)]
+    fn sparse(&self, columns: &[u32], values: &[f32], room: &mut [f32], scores: &mut [f64]) {
+        if self.kind == Kind::Gaussian {
+            // Distances need the zeros too: their squares are the means', which would not cancel exactly.
+            room.fill(0.0);
+            columns.iter().zip(values).for_each(|(&column, &x)| room[column as usize] = x);
+            scores.copy_from_slice(&self.constants);
+            return self.distances(room, scores);
+        }
+        let (constants, above) = match self.kind {
+            Kind::Bernoulli { above } => (&self.at_zero, Some(above)),
+            _ => (&self.constants, None),
+        };
+        scores.copy_from_slice(constants);
+        let classes = scores.len();
+        for (&column, &x) in columns.iter().zip(values) {
+            let by = match above {
+                Some(above) => f64::from(u8::from(x > above)) - f64::from(u8::from(0.0 > above)),
+                None => f64::from(x),
+            };
+            let slopes = &self.by_feature[column as usize * classes..][..classes];
+            scores.iter_mut().zip(slopes).for_each(|(score, slope)| *score += by * slope);
+        }
+    }
+
+    #[inline(always)]
+    fn distances(&self, values: &[f32], scores: &mut [f64]) {
+        let cells = self.means.chunks_exact(self.width).zip(self.halves.chunks_exact(self.width));
+        for (score, (means, halves)) in scores.iter_mut().zip(cells) {
+            *score -= distance(values, means, halves);
+        }
+    }
+}
+
+/// Σ (x − mean)² · half, in eight lanes that processors can keep in flight together.
+#[inline(always)]
+fn distance(values: &[f32], means: &[f64], halves: &[f64]) -> f64 {
+    let (values, values_rest) = values.as_chunks::<8>();
+    let (means, means_rest) = means.as_chunks::<8>();
+    let (halves, halves_rest) = halves.as_chunks::<8>();
+    let mut lanes = [0.0; 8];
+    for ((values, means), halves) in values.iter().zip(means).zip(halves) {
+        for lane in 0..8 {
+            let off = f64::from(values[lane]) - means[lane];
+            lanes[lane] += off * off * halves[lane];
+        }
+    }
+    let rest = values_rest.iter().zip(means_rest).zip(halves_rest);
+    let rest = rest.map(|((&x, mean), half)| (f64::from(x) - mean).powi(2) * half);
+    lanes.iter().sum::<f64>() + rest.sum::<f64>()
+}
+
+/// The scores and their softmax as operators.
+pub(super) fn graph(kind: Kind, model: &Model) -> Graph {
+    let scorer = Scorer::new(kind, model);
+    let classes = scorer.constants.len();
+    let mut graph = Graph::new();
+    let constants = graph.constant("constants", &[classes], scorer.constants.clone());
+    let scores = match kind {
+        Kind::Gaussian => distances_graph(&mut graph, &scorer),
+        Kind::Bernoulli { above } => {
+            let above = graph.constant("binarize", &[1], vec![f64::from(above)]);
+            let slopes = graph.constant("slopes", &[scorer.width, classes], scorer.by_feature);
+            let there = graph.node(Op::Less, &[&above, FEATURES]);
+            graph.node(Op::MatMul, &[&there, &slopes])
+        }
+        Kind::Multinomial | Kind::Complement { .. } => {
+            let slopes = graph.constant("slopes", &[scorer.width, classes], scorer.by_feature);
+            graph.node(Op::MatMul, &[FEATURES, &slopes])
+        }
+    };
+    let scores = graph.node(Op::Add, &[&scores, &constants]);
+    graph.node(Op::Softmax, &[&scores]);
+    graph
+}
+
+/// Distances class by class, so that no square of a large number is subtracted from another.
+fn distances_graph(graph: &mut Graph, scorer: &Scorer) -> String {
+    let width = scorer.width;
+    let mut columns = Vec::new();
+    for (class, means) in scorer.means.chunks_exact(width).enumerate() {
+        let means = graph.constant(&format!("means_{class}"), &[width], means.to_vec());
+        let halves = scorer.halves[class * width..(class + 1) * width].iter().map(|half| -half);
+        let halves = graph.constant(&format!("halves_{class}"), &[width, 1], halves.collect());
+        let off = graph.node(Op::Sub, &[FEATURES, &means]);
+        let squares = graph.node(Op::Mul, &[&off, &off]);
+        columns.push(graph.node(Op::MatMul, &[&squares, &halves]));
+    }
+    let columns: Vec<&str> = columns.iter().map(String::as_str).collect();
+    graph.node(Op::Concat, &columns)
+}

@@ -8,6 +8,8 @@ mod memory;
 pub mod metrics;
 mod optimisers;
 mod outbox;
+mod rows;
+mod sparse_regression;
 mod wires;
 
 pub use learner::{Appetite, Facts, Grade, Learner, Moment, Needs, Outcome, Place, Task, Work};

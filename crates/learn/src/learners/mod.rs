@@ -1,7 +1,9 @@
 //! The catalogue of learners: one file or folder each, two lines here.
 
 mod boosted_stumps;
+mod elastic_net;
 pub mod k_means;
+mod lasso;
 mod logistic_regression;
 pub mod matrix_factorisation;
 mod pipelined_perceptron;
@@ -21,4 +23,6 @@ pub static LEARNERS: &[Entry<BuildLearner>] = &[
     boosted_stumps::ENTRY,
     pipelined_perceptron::ENTRY,
     topic_model::ENTRY,
+    lasso::ENTRY,
+    elastic_net::ENTRY,
 ];

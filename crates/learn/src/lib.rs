@@ -4,6 +4,7 @@
 mod kernels;
 mod learner;
 mod learners;
+mod margin;
 mod memory;
 pub mod metrics;
 mod optimisers;

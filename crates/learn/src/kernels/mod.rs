@@ -5,3 +5,4 @@ pub(crate) mod gram;
 pub(crate) mod nearest;
 pub(crate) mod products;
 pub(crate) mod sparse_nearest;
+pub(crate) mod symmetric_roots;

@@ -3,7 +3,9 @@
 mod boosted_stumps;
 mod elastic_net;
 pub mod k_means;
+mod kernel_svm;
 mod lasso;
+mod linear_svm;
 mod logistic_regression;
 pub mod matrix_factorisation;
 mod pipelined_perceptron;
@@ -25,4 +27,6 @@ pub static LEARNERS: &[Entry<BuildLearner>] = &[
     topic_model::ENTRY,
     lasso::ENTRY,
     elastic_net::ENTRY,
+    linear_svm::ENTRY,
+    kernel_svm::ENTRY,
 ];

@@ -5,6 +5,9 @@
 
 use pulp::{Arch, Simd, WithSimd};
 
+/// Moves below this share of y's deviation are rounding.
+pub(crate) const STILL: f64 = 1e-14;
+
 /// The smooth part: G and c in the units of the solver, and the mean square of y.
 #[derive(Clone, Debug)]
 pub(crate) struct Quadratic {
@@ -140,10 +143,12 @@ fn descend(
     while point.sweeps < limits.sweeps && !chosen.is_empty() {
         point.sweeps += 1;
         let gram = &small.gram;
-        let (point, slope) = (&mut values, &mut slopes);
-        Arch::new().dispatch(Sweep { gram, values: point, slopes: slope, penalty });
+        let sweep = Sweep { gram, values: &mut values, slopes: &mut slopes, penalty };
+        let moved = Arch::new().dispatch(sweep);
         let residual = small.residual(&values, &slopes);
-        if gap(&values, &slopes, residual, penalty) <= limits.tolerance * problem.square {
+        let found = gap(&values, &slopes, residual, penalty);
+        // A sweep that only moves by rounding will never close what is left of the gap.
+        if found <= limits.tolerance * problem.square || moved <= STILL * problem.square.sqrt() {
             break;
         }
     }
@@ -160,7 +165,7 @@ fn add_scaled(by: f64, from: &[f64], into: &mut [f64]) {
     into.iter_mut().zip(from).for_each(|(into, from)| *into += by * from);
 }
 
-/// One sweep over all coordinates of a small problem.
+/// One sweep over all coordinates of a small problem. Gives the largest move, in units of y.
 struct Sweep<'a> {
     gram: &'a [f64],
     values: &'a mut [f64],
@@ -169,19 +174,22 @@ struct Sweep<'a> {
 }
 
 impl WithSimd for Sweep<'_> {
-    type Output = ();
+    type Output = f64;
 
     #[inline(always)]
-    fn with_simd<S: Simd>(self, _: S) {
+    fn with_simd<S: Simd>(self, _: S) -> f64 {
         let count = self.values.len();
+        let mut moved = 0.0f64;
         for j in 0..count {
             let row = &self.gram[j * count..(j + 1) * count];
             let value = self.values[j];
             let next = step(value, self.slopes[j], row[j], self.penalty);
             if next != value {
                 self.values[j] = next;
+                moved = moved.max((value - next).abs() * row[j].sqrt());
                 add_scaled(value - next, row, self.slopes);
             }
         }
+        moved
     }
 }

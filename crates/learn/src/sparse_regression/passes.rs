@@ -32,7 +32,7 @@ fn dense_gram(batch: &Batch<'_>, moments: Moments<'_>, set: &[usize]) -> Vec<f64
     let mut sums = Gram::new(set.len() + 1);
     let mut room = vec![0.0; set.len() + 1];
     let means: Vec<f64> = set.iter().map(|&column| moments.means[column]).collect();
-    let everything = set.len() == batch.table.width();
+    let everything = set.iter().copied().eq(0..batch.table.width());
     for row in batch.rows() {
         let Row::Dense(x) = batch.table.row(row) else { continue };
         let weight = batch.table.weight(row).sqrt();

@@ -7,7 +7,7 @@
 //! survey measures the duality gap, makes the residuals anew and tells priorities where the gradient points.
 
 use super::SparseRegression;
-use super::descent::{Penalty, step};
+use super::descent::{Penalty, STILL, step};
 use super::passes;
 use super::schedule::{Room, choose, draw};
 use super::state::{Counters, Moments, Phase, SCALE};
@@ -29,6 +29,8 @@ const MOVED: &str = "schedule.moved";
 const MOVES: &str = "schedule.moves";
 /// Entries that are not zero in each column.
 const LOADS: &str = "schedule.loads";
+/// The largest move since the last survey, in units of y.
+const LARGEST: &str = "schedule.largest";
 /// Moves since the last survey.
 const TALLY: &str = "schedule.tally";
 /// The memory's cells: residuals, and the steps that they contain.
@@ -63,6 +65,7 @@ impl Scheduling {
         for name in [PRIORITIES, LOADS] {
             model.set(name, Tensor::zeros(Kind::F64, &[features], Role::State));
         }
+        model.set(LARGEST, Tensor::zeros(Kind::F64, &[1], Role::State));
         model.set(TALLY, Tensor::zeros(Kind::I64, &[1], Role::State));
     }
 
@@ -113,8 +116,10 @@ impl Scheduling {
             let change = next - values[column];
             values[column] = next;
             *moved = change / unit;
+            let felt = change.abs() * curvature.sqrt();
+            model.f64_mut(LARGEST)[0] = felt.max(model.f64(LARGEST)[0]);
             model.f64_mut(PRIORITIES)[column] =
-                change.abs() * curvature.sqrt() + self.eta * square.sqrt();
+                felt + self.eta * square.sqrt();
         }
         survey::move_to(of, model, values);
         put(model, MOVED, &block);
@@ -154,7 +159,9 @@ impl Scheduling {
             model.f64_mut(LOADS).copy_from_slice(&squares[squares.len() / 2..]);
         }
         let sweeps = counters.sweeps;
-        let closed = survey.close(of, model, &mut counters);
+        let moved = std::mem::take(&mut model.f64_mut(LARGEST)[0]);
+        let still = counters.phase == Phase::Gradient && moved <= STILL * survey.square.sqrt();
+        let closed = survey.close(of, model, &mut counters, still);
         if let Some((penalty, _)) = closed.left {
             self.set_priorities(model, &survey, penalty);
             let mut rng = moment.rng("candidates");

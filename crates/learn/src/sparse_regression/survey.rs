@@ -69,19 +69,21 @@ impl Survey {
         Ok(Survey { values, slopes, residual: sums[features + 1] / mass, square })
     }
 
-    /// Closes all stages whose gap is small enough or whose sweeps are used up. Gives the gap of the first that is
+    /// Closes all stages whose gap is small enough, or whose sweeps are used up; `still`: or nothing moves. Gives the gap of the first that is
     /// left, and the objective of the job's own penalty if it was among them.
     pub(super) fn close(
         &self,
         of: &SparseRegression,
         model: &mut Model,
         counters: &mut Counters,
+        still: bool,
     ) -> Closed {
         let stages = stages(of, model);
         let mut closed = Closed::default();
         while let Some(&stage) = stages.get(counters.stage) {
             let gap = self.gap(stage.penalty);
-            if gap > of.tolerance * self.square && counters.sweeps < counters.limit {
+            let spent = still && closed.stages == 0 || counters.sweeps >= counters.limit;
+            if gap > of.tolerance * self.square && !spent {
                 closed.left = Some((stage.penalty, gap));
                 return closed;
             }
@@ -91,6 +93,7 @@ impl Survey {
             }
             counters.stage += 1;
             counters.sweeps = 0;
+            closed.stages += 1;
         }
         closed
     }
@@ -108,6 +111,8 @@ pub(super) struct Closed {
     pub(super) left: Option<(Penalty, f64)>,
     /// The objective of the job's own penalty.
     pub(super) objective: Option<f64>,
+    /// How many stages were closed.
+    pub(super) stages: usize,
 }
 
 /// All stages, once the first survey is known.

@@ -31,7 +31,14 @@ pub(super) fn choose(of: &SparseRegression, model: &mut Model, update: &Update) 
     let survey = Survey::read(of, model, update)?;
     let mut counters = Counters::of(model);
     let sweeps = counters.sweeps;
-    let closed = survey.close(of, model, &mut counters);
+    // A working set that is solved and did not change would be solved again to the same point.
+    let still = counters.phase == Phase::Gradient && {
+        let penalty = survey::stages(of, model)[counters.stage].penalty;
+        let mut next = members_of(&survey, penalty);
+        next.sort_unstable();
+        next.iter().all(|column| model.i64(SET)[*column] != 0)
+    };
+    let closed = survey.close(of, model, &mut counters, still);
     if let Some((penalty, _)) = closed.left {
         let members = model.i64_mut(SET);
         members.fill(0);

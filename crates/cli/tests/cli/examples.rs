@@ -28,15 +28,20 @@ fn no_example_is_forgotten_here() {
         "averaging.toml",
         "boosted-stumps.toml",
         "digits.toml",
+        "elastic-net.toml",
         "gossip.toml",
         "grouped.toml",
         "k-means.toml",
+        "kernel-svm.toml",
+        "lasso-path.toml",
+        "linear-svm.toml",
         "local-steps.toml",
         "parameter-server.toml",
         "pipelined-perceptron.toml",
         "pushed-rows.toml",
         "ratings.toml",
         "reproducible.toml",
+        "scheduled-lasso.toml",
         "sparse-mesh.toml",
         "topics.toml",
         "unequal-workers.toml",
@@ -88,6 +93,22 @@ fn a_parameter_server_learns_digits_within_its_bound() {
 
 fn accuracy(report: &serde_json::Value) -> f64 {
     report["evaluation"]["accuracy"].as_f64().unwrap()
+}
+
+#[test]
+fn scheduled_blocks_reach_the_optimum_of_coordinate_descent() {
+    let objective = |sets: &[&str]| runs("scheduled-lasso", sets)["objective"].as_f64().unwrap();
+    let (scheduled, plain) = (objective(&[]), objective(&["learner.solver=coordinate-descent"]));
+    assert!((scheduled / plain - 1.0).abs() < 1e-4, "{scheduled} {plain}");
+    for name in ["lasso-path", "elastic-net"] {
+        assert!(runs(name, &[])["metrics"]["r2"].as_f64().unwrap() > 0.5, "{name}");
+    }
+}
+
+#[test]
+fn machines_with_margins_learn_digits() {
+    assert!(accuracy(&runs("linear-svm", &[])) > 0.9);
+    assert!(accuracy(&runs("kernel-svm", &[])) > 0.95);
 }
 
 #[test]

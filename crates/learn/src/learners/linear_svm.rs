@@ -229,7 +229,8 @@ impl Learner for LinearSvm {
 
     fn predict(&self, model: &Model, batch: &Batch<'_>, out: &mut Vec<f64>) -> Result<()> {
         check_width(self.margin.layout(model).features, batch)?;
-        self.margin.predict(model, &parts(batch), out);
+        let predictor = self.margin.predictor(model);
+        parts(batch).iter().for_each(|part| predictor.predict(part, out));
         Ok(())
     }
 

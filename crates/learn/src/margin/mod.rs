@@ -301,25 +301,10 @@ impl Margin {
         }
     }
 
-    /// Shares of classes for all rows: the logistic function of two classes' score, the softmax of more.
-    pub(crate) fn predict(&self, model: &Model, parts: &[Part<'_>], out: &mut Vec<f64>) {
+    /// What gives the shares of classes for rows.
+    pub(crate) fn predictor(&self, model: &Model) -> Predictor {
         let layout = self.layout(model);
-        let mut scores = vec![0.0; layout.scores];
-        let columns = columns(layout, model.f64(WEIGHTS));
-        for part in parts {
-            for row in 0..part.len() {
-                scores_of(layout, &columns, part, row, &mut scores);
-                if let [score] = scores[..] {
-                    let share = 1.0 / (1.0 + (-score).exp());
-                    out.extend([1.0 / (1.0 + score.exp()), share]);
-                } else {
-                    let largest = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-                    let powers = scores.iter().map(|score| (score - largest).exp());
-                    let sum: f64 = powers.clone().sum();
-                    out.extend(powers.map(|power| power / sum));
-                }
-            }
-        }
+        Predictor { layout, columns: columns(layout, model.f64(WEIGHTS)) }
     }
 
     /// The graph from features (or mapped features) to shares of classes.
@@ -341,6 +326,44 @@ impl Margin {
         let other = graph.node(Op::Sigmoid, &[&other]);
         graph.node(Op::Concat, &[&other, &share]);
     }
+}
+
+/// Shares of classes: the logistic function of two classes' score, the softmax of more.
+pub(crate) struct Predictor {
+    layout: Layout,
+    columns: Vec<f64>,
+}
+
+impl Predictor {
+    /// For all rows of a shard.
+    pub(crate) fn predict(&self, part: &Part<'_>, out: &mut Vec<f64>) {
+        let mut scores = vec![0.0; self.layout.scores];
+        for row in 0..part.len() {
+            scores_of(self.layout, &self.columns, part, row, &mut scores);
+            shares(&mut scores, out);
+        }
+    }
+
+    /// For one row of features.
+    pub(crate) fn shares_of(&self, features: &[f64], out: &mut Vec<f64>) {
+        let score = |weights: &[f64]| {
+            let product: f64 = features.iter().zip(weights).map(|(x, w)| x * w).sum();
+            product + weights.get(features.len()).copied().unwrap_or(0.0)
+        };
+        let mut scores: Vec<f64> = self.columns.chunks_exact(self.layout.rows()).map(score).collect();
+        shares(&mut scores, out);
+    }
+}
+
+fn shares(scores: &mut [f64], out: &mut Vec<f64>) {
+    if let [score] = scores {
+        out.extend([1.0 / (1.0 + score.exp()), 1.0 / (1.0 + (-*score).exp())]);
+        return;
+    }
+    let largest = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    scores.iter_mut().for_each(|score| *score = (*score - largest).exp());
+    let sum: f64 = scores.iter().sum();
+    out.extend(scores.iter().map(|power| power / sum));
 }
 
 /// Refuses rows whose labels are not class codes.

@@ -70,7 +70,7 @@ pub(super) struct FeatureMap {
 
 impl FeatureMap {
     /// The features of a row, in the order of the model's components.
-    pub(super) fn map(self, model: &Model, x: &[f64], out: &mut [f32]) {
+    pub(super) fn map(self, model: &Model, x: &[f64], out: &mut [f64]) {
         let gamma = model.f64(GAMMA)[0];
         match (self.approximation, self.kernel) {
             (Approximation::Nystroem, kernel) => nystroem::map(model, kernel, x, out),
@@ -109,6 +109,92 @@ impl FeatureMap {
                 tensor_sketch::graph(model, graph, &long, components)
             }
             _ => random_features::graph(model, gamma, graph, &input, components),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use starlings_core::{Rng, Role, Tensor};
+
+    const FEATURES: usize = 5;
+
+    fn rows(count: usize) -> Vec<Vec<f64>> {
+        let mut rng = Rng::named(2, "rows", &[]);
+        (0..count).map(|_| (0..FEATURES).map(|_| rng.normal()).collect()).collect()
+    }
+
+    /// The root mean squared error of products of features, over all pairs of rows and some seeds.
+    fn error(kernel: Kernel, components: usize) -> f64 {
+        let (gamma, rows) = (0.2, rows(12));
+        let (mut squares, mut count) = (0.0, 0.0);
+        for seed in 0..20 {
+            let mut model = Model::new();
+            model.set(GAMMA, Tensor::of(&[1], vec![gamma], Role::Weight));
+            match kernel {
+                Kernel::Polynomial { degree, .. } => {
+                    tensor_sketch::init(&mut model, FEATURES, (degree as usize, components), seed);
+                }
+                _ => random_features::init(&mut model, FEATURES, components, seed),
+            }
+            let map = FeatureMap { kernel, approximation: Approximation::RandomFeatures };
+            let features: Vec<Vec<f64>> = rows
+                .iter()
+                .map(|row| {
+                    let mut out = vec![0.0; components];
+                    map.map(&model, row, &mut out);
+                    out
+                })
+                .collect();
+            for (x, zx) in rows.iter().zip(&features) {
+                for (y, zy) in rows.iter().zip(&features) {
+                    let product: f64 = zx.iter().zip(zy).map(|(a, b)| a * b).sum();
+                    squares += (product - kernel.of(gamma, x, y)).powi(2);
+                    count += 1.0;
+                }
+            }
+        }
+        (squares / count).sqrt()
+    }
+
+    #[test]
+    fn errors_fall_with_the_root_of_the_number_of_features() {
+        for kernel in [Kernel::Rbf, Kernel::Polynomial { degree: 3, offset: 1.0 }] {
+            let (few, many) = (error(kernel, 64), error(kernel, 1024));
+            assert!((3.0..5.3).contains(&(few / many)), "{kernel:?}: {few} {many}");
+        }
+        assert!(error(Kernel::Rbf, 1024) < 0.04);
+    }
+
+    /// On landmarks themselves the products of features are the kernel.
+    #[test]
+    fn nystroem_is_exact_where_all_rows_are_landmarks() {
+        let rows = rows(9);
+        let kernels = [Kernel::Rbf, Kernel::Polynomial { degree: 3, offset: 1.0 }];
+        for kernel in kernels {
+            let mut model = Model::new();
+            model.set(GAMMA, Tensor::of(&[1], vec![0.3], Role::Weight));
+            nystroem::init(&mut model, FEATURES, 9);
+            let landmarks = starlings_core::Rows {
+                total: 9,
+                width: FEATURES as u32,
+                index: (0..9).collect(),
+                values: starlings_core::Values::F64(rows.concat()),
+            };
+            nystroem::settle(&mut model, kernel, &landmarks);
+            let map = FeatureMap { kernel, approximation: Approximation::Nystroem };
+            let mapped = |row: &[f64]| {
+                let mut out = vec![0.0; 9];
+                map.map(&model, row, &mut out);
+                out
+            };
+            for x in &rows {
+                for y in &rows {
+                    let product: f64 = mapped(x).iter().zip(mapped(y)).map(|(a, b)| a * b).sum();
+                    assert!((product - kernel.of(0.3, x, y)).abs() < 1e-6, "{kernel:?}");
+                }
+            }
         }
     }
 }

@@ -200,14 +200,28 @@ impl KernelSvm {
     }
 
     fn mapped(&self, model: &Model, batch: &Batch<'_>, slice: &Slice) -> Vec<f32> {
-        let width = self.components(model);
-        let mut mapped = vec![0.0; slice.len() * width];
-        let mut x = vec![0.0; batch.table.width()];
-        for (row, out) in slice.rows().zip(mapped.chunks_exact_mut(width)) {
-            kernel::spread(model, batch.table.row(row), &mut x);
-            self.map.map(model, &x, out);
-        }
+        let mut mapped = Vec::with_capacity(slice.len() * self.components(model));
+        self.each_mapped(model, batch, slice, |features| {
+            mapped.extend(features.iter().map(|&feature| feature as f32));
+        });
         mapped
+    }
+
+    /// Visits the features of all rows of a shard.
+    fn each_mapped(
+        &self,
+        model: &Model,
+        batch: &Batch<'_>,
+        slice: &Slice,
+        mut visit: impl FnMut(&[f64]),
+    ) {
+        let mut features = vec![0.0; self.components(model)];
+        let mut x = vec![0.0; batch.table.width()];
+        for row in slice.rows() {
+            kernel::spread(model, batch.table.row(row), &mut x);
+            self.map.map(model, &x, &mut features);
+            visit(&features);
+        }
     }
 
     /// Calls `then` with the mapped rows of all shards of a batch.
@@ -372,11 +386,9 @@ impl Learner for KernelSvm {
 
     fn predict(&self, model: &Model, batch: &Batch<'_>, out: &mut Vec<f64>) -> Result<()> {
         check_width(self.input_width(model), batch)?;
-        let width = self.components(model);
+        let predictor = self.margin.predictor(model);
         for slice in &batch.slices {
-            let mapped = self.mapped(model, batch, slice);
-            let part = Part::of(batch, slice).mapped(&mapped, width);
-            self.margin.predict(model, &[part], out);
+            self.each_mapped(model, batch, slice, |features| predictor.shares_of(features, out));
         }
         Ok(())
     }

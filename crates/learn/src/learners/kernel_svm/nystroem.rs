@@ -94,15 +94,14 @@ pub(super) fn settle(model: &mut Model, kernel: Kernel, rows: &Rows) {
     *model.f64_mut(ROOT) = inverse_root(&kernels, size);
 }
 
-pub(super) fn map(model: &Model, kernel: Kernel, x: &[f64], out: &mut [f32]) {
+pub(super) fn map(model: &Model, kernel: Kernel, x: &[f64], out: &mut [f64]) {
     let gamma = model.f64(GAMMA)[0];
-    let mut features = vec![0.0; out.len()];
+    out.fill(0.0);
     let landmarks = model.f64(LANDMARKS).chunks_exact(x.len());
     for (landmark, root) in landmarks.zip(model.f64(ROOT).chunks_exact(out.len())) {
         let by = kernel.of(gamma, x, landmark);
-        features.iter_mut().zip(root).for_each(|(feature, root)| *feature += by * root);
+        out.iter_mut().zip(root).for_each(|(out, root)| *out += by * root);
     }
-    out.iter_mut().zip(features).for_each(|(out, feature)| *out = feature as f32);
 }
 
 pub(super) fn graph(model: &Model, kernel: Kernel, graph: &mut Graph, features: &str) -> String {

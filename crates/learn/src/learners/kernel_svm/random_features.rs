@@ -23,7 +23,7 @@ pub(super) fn input_width(model: &Model) -> usize {
     model.get(DIRECTIONS).map_or(0, Tensor::rows)
 }
 
-pub(super) fn map(model: &Model, gamma: f64, x: &[f64], out: &mut [f32]) {
+pub(super) fn map(model: &Model, gamma: f64, x: &[f64], out: &mut [f64]) {
     let width = (2.0 * gamma).sqrt();
     let mut angles = model.f64(PHASES).to_vec();
     for (x, directions) in x.iter().zip(model.f64(DIRECTIONS).chunks_exact(out.len())) {
@@ -33,7 +33,7 @@ pub(super) fn map(model: &Model, gamma: f64, x: &[f64], out: &mut [f32]) {
         }
     }
     let height = (2.0 / out.len() as f64).sqrt();
-    out.iter_mut().zip(angles).for_each(|(out, angle)| *out = (height * angle.cos()) as f32);
+    out.iter_mut().zip(angles).for_each(|(out, angle)| *out = height * angle.cos());
 }
 
 pub(super) fn graph(

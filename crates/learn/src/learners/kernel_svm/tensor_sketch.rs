@@ -27,7 +27,7 @@ pub(super) fn input_width(model: &Model) -> usize {
 }
 
 /// The sketch of a row's tensor power. `x` ends with the offset's feature.
-pub(super) fn sketch(model: &Model, x: &[f64], out: &mut [f32]) {
+pub(super) fn sketch(model: &Model, x: &[f64], out: &mut [f64]) {
     let components = out.len();
     let factors = model.i64(BUCKETS).chunks_exact(x.len()).zip(model.f64(SIGNS).chunks_exact(x.len()));
     let mut product: Option<Vec<f64>> = None;
@@ -41,8 +41,7 @@ pub(super) fn sketch(model: &Model, x: &[f64], out: &mut [f32]) {
             Some(before) => convolved(&before, &counts),
         });
     }
-    let product = product.unwrap_or_default();
-    out.iter_mut().zip(product).for_each(|(out, value)| *out = value as f32);
+    out.copy_from_slice(&product.unwrap_or_default());
 }
 
 /// The circular convolution of two vectors of the same length, through Fourier transforms of twice that length.

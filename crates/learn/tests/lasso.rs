@@ -66,8 +66,9 @@ fn correlated() -> Arc<Table> {
     for _ in 0..ROWS {
         let new: Vec<f64> = (0..=WIDTH)
             .map(|_| {
-                state =
-                    state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                state = state
+                    .wrapping_mul(6_364_136_223_846_793_005)
+                    .wrapping_add(1_442_695_040_888_963_407);
                 (state >> 40) as f64 / f64::from(1 << 24) - 0.5
             })
             .collect();
@@ -217,7 +218,8 @@ fn copies(rows: usize, groups: usize, copies: usize) -> Arc<Table> {
 fn correlation(table: &Table, a: usize, b: usize) -> f64 {
     let Features::Dense { width, values } = &table.features else { panic!("dense wanted") };
     let rows = (values.len() / width) as f64;
-    let mean = |column: usize| values.iter().skip(column).step_by(*width).sum::<f32>() as f64 / rows;
+    let mean =
+        |column: usize| values.iter().skip(column).step_by(*width).sum::<f32>() as f64 / rows;
     let (ma, mb) = (mean(a), mean(b));
     let (mut ab, mut aa, mut bb) = (0.0, 0.0, 0.0);
     for row in values.chunks_exact(*width) {
@@ -228,7 +230,12 @@ fn correlation(table: &Table, a: usize, b: usize) -> f64 {
 }
 
 /// Runs to the end, showing each model on the way. Gives the number of steps, or none if it never came to an end.
-fn watch(params: &str, table: &Arc<Table>, steps_max: u64, mut see: impl FnMut(&Model)) -> Option<u64> {
+fn watch(
+    params: &str,
+    table: &Arc<Table>,
+    steps_max: u64,
+    mut see: impl FnMut(&Model),
+) -> Option<u64> {
     let options = Drive { workers: 2, ..Drive::default() };
     let facts = options.facts(&schema(table.width()), table.rows() as u64);
     let holding = Holding::whole(Arc::clone(table), options.shards);

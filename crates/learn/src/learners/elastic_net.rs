@@ -34,7 +34,12 @@ pub(super) const ENTRY: Entry<BuildLearner> = Entry {
 };
 
 const PARAMS: &[Param] = &[
-    number("alpha", (-1.0, 1e12), "-1.0", "strength of both penalties; 1 unless alpha, l1 or l2 is given"),
+    number(
+        "alpha",
+        (-1.0, 1e12),
+        "-1.0",
+        "strength of both penalties; 1 unless alpha, l1 or l2 is given",
+    ),
     number("l1_ratio", (0.0, 1.0), "0.5", "share of the l1 penalty in alpha"),
     number("l1", (-1.0, 1e12), "-1.0", "strength of the penalty l1·‖w‖₁, instead of alpha"),
     number("l2", (-1.0, 1e12), "-1.0", "strength of the penalty l2/2·‖w‖², instead of alpha"),
@@ -64,17 +69,26 @@ pub(super) const PATH: Param = whole(
     "0",
     "how many penalties of a regularisation path are solved besides, all kept in the model",
 );
-pub(super) const PATH_RATIO: Param =
-    number("path_ratio", (1e-12, 1.0), "1e-3", "the path's smallest penalty, as a share of its largest");
-pub(super) const TOLERANCE: Param =
-    number("tolerance", (0.0, 1.0), "1e-7", "done when the duality gap is this share of the variance of y");
+pub(super) const PATH_RATIO: Param = number(
+    "path_ratio",
+    (1e-12, 1.0),
+    "1e-3",
+    "the path's smallest penalty, as a share of its largest",
+);
+pub(super) const TOLERANCE: Param = number(
+    "tolerance",
+    (0.0, 1.0),
+    "1e-7",
+    "done when the duality gap is this share of the variance of y",
+);
 pub(super) const MAX_ITERATIONS: Param = whole(
     "max_iterations",
     (0, 1_000_000_000),
     "1000",
     "sweeps over the coordinates for each penalty, unless the job sets epochs",
 );
-pub(super) const INTERCEPT: Param = flag("intercept", "true", "whether predictions have a constant term");
+pub(super) const INTERCEPT: Param =
+    flag("intercept", "true", "whether predictions have a constant term");
 pub(super) const STANDARDISE: Param = flag(
     "standardise",
     "false",

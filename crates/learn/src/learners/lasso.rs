@@ -31,7 +31,12 @@ pub(super) const ENTRY: Entry<BuildLearner> = Entry {
 };
 
 const PARAMS: &[Param] = &[
-    number("l1", (-1.0, 1e12), "-1.0", "strength of the penalty l1·‖w‖₁; 1 unless l1 or alpha is given"),
+    number(
+        "l1",
+        (-1.0, 1e12),
+        "-1.0",
+        "strength of the penalty l1·‖w‖₁; 1 unless l1 or alpha is given",
+    ),
     number("alpha", (-1.0, 1e12), "-1.0", "scikit-learn's name for l1"),
     super::elastic_net::SOLVER,
     super::elastic_net::PATH,

@@ -62,8 +62,12 @@ pub(super) const SOLVER: Param = Param {
     default: Some("auto"),
     help: "sdca: dual coordinate ascent by shard (CoCoA+); lbfgs: the squared hinge over all rows; auto: lbfgs where it can",
 };
-pub(super) const C: Param =
-    number("c", (1e-12, 1e12), "1.0", "how much losses count against ½‖w‖²; l2 is 1/(c·sum of weights)");
+pub(super) const C: Param = number(
+    "c",
+    (1e-12, 1e12),
+    "1.0",
+    "how much losses count against ½‖w‖²; l2 is 1/(c·sum of weights)",
+);
 pub(super) const L2: Param = number(
     "l2",
     (0.0, 1e12),
@@ -88,8 +92,12 @@ pub(super) const INTERCEPT_SCALING: Param = number(
     "1.0",
     "the constant feature whose weight is the intercept: the larger, the less the intercept is penalised",
 );
-pub(super) const TOLERANCE: Param =
-    number("tolerance", (0.0, 1.0), "1e-4", "done when the duality gap is this share of the objective");
+pub(super) const TOLERANCE: Param = number(
+    "tolerance",
+    (0.0, 1.0),
+    "1e-4",
+    "done when the duality gap is this share of the objective",
+);
 pub(super) const MAX_ITERATIONS: Param = Param {
     name: "max_iterations",
     kind: ParamKind::Integer { min: 0, max: 1_000_000_000 },

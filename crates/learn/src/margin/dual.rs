@@ -11,6 +11,7 @@ use super::state::Problem;
 use crate::Cells;
 use pulp::{Arch, Simd, WithSimd};
 use starlings_core::{Rng, Values};
+use starlings_data::Row;
 
 const DUALS: &str = "duals";
 const BEFORE: &str = "before";
@@ -19,7 +20,8 @@ const STEP: &str = "step";
 
 /// How a round goes.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Round {
+pub(crate) struct Round<L> {
+    pub(crate) loss: L,
     /// σ′: how many shards have rows.
     pub(crate) shards: f64,
     /// Passes of each shard over its rows.
@@ -40,19 +42,19 @@ pub(crate) struct Changes {
 
 /// A round on one shard. `weights` has a vector for each score, intercept last.
 pub(crate) fn round<L: MarginLoss>(
-    loss: L,
+    round: Round<L>,
     problem: &Problem<'_>,
     (weights, part): (&[f64], Part<'_>),
     (cells, rng): (&mut Cells, &mut Rng),
-    round: Round,
     changes: &mut Changes,
 ) {
+    let loss = round.loss;
     remember(cells, problem, part, round.step);
     let mut duals = take(cells, DUALS);
     let norms = take(cells, NORMS);
     let mut local = weights.to_vec();
     if round.measure {
-        measure(loss, problem, weights, part, &duals, &mut changes.sums);
+        measure(loss, problem, weights, (part, &duals), &mut changes.sums);
     }
     let mut order: Vec<u32> = (0..part.len() as u32).collect();
     for _ in 0..round.passes {
@@ -103,7 +105,6 @@ fn take(cells: &mut Cells, name: &str) -> Vec<f64> {
 
 /// ‖z‖² of a standardised row and the intercept's constant.
 fn norm(problem: &Problem<'_>, part: Part<'_>, row: usize) -> f64 {
-    use starlings_data::Row;
     let constant = if problem.layout.intercept { problem.constant } else { 0.0 };
     let square = |column: usize, x: f32| {
         let (deviation, mean) = problem.unit(column);
@@ -123,8 +124,7 @@ fn measure<L: MarginLoss>(
     loss: L,
     problem: &Problem<'_>,
     weights: &[f64],
-    part: Part<'_>,
-    duals: &[f64],
+    (part, duals): (Part<'_>, &[f64]),
     sums: &mut [f64; 2],
 ) {
     let layout = problem.layout;
@@ -134,8 +134,7 @@ fn measure<L: MarginLoss>(
             let weight = weight * layout.class_weight(problem.classes, class, score);
             if weight > 0.0 {
                 let intercept = if layout.intercept { weights[layout.features] } else { 0.0 };
-                let margin =
-                    layout.sign(class, score) * (part.product(row, weights) + intercept);
+                let margin = layout.sign(class, score) * (part.product(row, weights) + intercept);
                 sums[0] += weight * loss.value(margin);
                 sums[1] += loss.dual(duals[row * layout.scores + score], weight);
             }
@@ -189,7 +188,6 @@ impl<L: MarginLoss> WithSimd for Pass<'_, L> {
 /// Adds a multiple of a standardised row to weights in the units of the data.
 #[inline(always)]
 fn add(problem: &Problem<'_>, part: Part<'_>, row: usize, by: f64, weights: &mut [f64]) {
-    use starlings_data::Row;
     let (features, intercept) = weights.split_at_mut(problem.layout.features);
     let mut constant = by * problem.constant * problem.constant;
     match (problem.scale, part.row(row)) {

@@ -79,7 +79,12 @@ mod tests {
     use super::*;
 
     /// The dual objective of one variable: its own part, and a margin that grows with it.
-    fn gain(loss: impl MarginLoss, from: f64, to: f64, (margin, norm, weight): (f64, f64, f64)) -> f64 {
+    fn gain(
+        loss: impl MarginLoss,
+        from: f64,
+        to: f64,
+        (margin, norm, weight): (f64, f64, f64),
+    ) -> f64 {
         let change = to - from;
         loss.dual(to, weight) - margin * change - 0.5 * norm * change * change
     }
@@ -93,7 +98,10 @@ mod tests {
                     let most = gain(loss, from, best, place);
                     for step in 0..200 {
                         let other = f64::from(step) / 200.0 * largest * weight;
-                        assert!(gain(loss, from, other, place) <= most + 1e-12, "{place:?} {other}");
+                        assert!(
+                            gain(loss, from, other, place) <= most + 1e-12,
+                            "{place:?} {other}"
+                        );
                     }
                 }
             }

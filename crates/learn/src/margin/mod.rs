@@ -12,8 +12,8 @@ mod primal;
 pub(crate) mod state;
 
 use crate::{Grade, Moment, Outcome, Work};
-pub(crate) use part::Part;
 use losses::{Hinge, MarginLoss, SquaredHinge};
+pub(crate) use part::Part;
 use starlings_core::{Block, Fault, Graph, Model, Op, Result, Role, Tensor, Update};
 use starlings_data::Batch;
 use state::{CLASSES, COUNTERS, GAP, Layout, MOMENTS, PENALTY, Problem, SCALE, WEIGHTS};
@@ -66,7 +66,13 @@ pub(crate) struct Margin {
 
 impl Margin {
     /// Adds everything for `features` features to a new model.
-    pub(crate) fn init(&self, model: &mut Model, features: usize, facts: &crate::Facts, limit: u64) -> Result<()> {
+    pub(crate) fn init(
+        &self,
+        model: &mut Model,
+        features: usize,
+        facts: &crate::Facts,
+        limit: u64,
+    ) -> Result<()> {
         let classes = facts.schema.classes();
         if facts.rows == 0 {
             return Err(Fault::caller("there are no rows to learn from"));
@@ -88,8 +94,10 @@ impl Margin {
             };
             for (name, weight) in weights {
                 let Some(class) = names.iter().position(|known| known == name) else {
-                    return Err(Fault::caller(format!("class_weight names '{name}', which is no class"))
-                        .hint(format!("classes are {}", names.join(", "))));
+                    return Err(Fault::caller(format!(
+                        "class_weight names '{name}', which is no class"
+                    ))
+                    .hint(format!("classes are {}", names.join(", "))));
                 };
                 model.f64_mut(CLASSES)[class] = *weight;
             }
@@ -142,11 +150,18 @@ impl Margin {
         work.outbox.emit(Block::counts("gradient", sums));
     }
 
-    fn round<L: MarginLoss>(&self, work: &mut Work<'_>, parts: &[Part<'_>], loss: L, passes: usize) {
+    fn round<L: MarginLoss>(
+        &self,
+        work: &mut Work<'_>,
+        parts: &[Part<'_>],
+        loss: L,
+        passes: usize,
+    ) {
         let problem = self.problem(work.model);
         let counters = work.model.i64(COUNTERS);
         let weights = columns(problem.layout, work.model.f64(WEIGHTS));
         let round = dual::Round {
+            loss,
             shards: counters[3].max(1) as f64,
             passes,
             measure: measures(counters),
@@ -156,14 +171,19 @@ impl Margin {
         for &part in parts {
             let mut rng = work.moment.shard_rng("dual order", part.shard);
             let cells = work.memory.shard(part.shard);
-            dual::round(loss, &problem, (&weights, part), (cells, &mut rng), round, &mut changes);
+            dual::round(round, &problem, (&weights, part), (cells, &mut rng), &mut changes);
         }
         work.outbox.emit(Block::dense("changes", changes.weights));
         work.outbox.emit(Block::dense("sums", changes.sums.to_vec()));
     }
 
     /// Applies the sum of all contributions.
-    pub(crate) fn apply(&self, model: &mut Model, update: &Update, moment: &Moment) -> Result<Outcome> {
+    pub(crate) fn apply(
+        &self,
+        model: &mut Model,
+        update: &Update,
+        moment: &Moment,
+    ) -> Result<Outcome> {
         if model.i64(COUNTERS)[0] == 0 {
             self.take_moments(model, update.f64("moments"))?;
             return Ok(Outcome { iterations: Some(0), ..Outcome::default() });
@@ -174,10 +194,8 @@ impl Margin {
         };
         match self.solver {
             Solver::Primal => {
-                let stop = primal::Stop {
-                    tolerance: self.tolerance,
-                    iterations: model.i64(COUNTERS)[2],
-                };
+                let stop =
+                    primal::Stop { tolerance: self.tolerance, iterations: model.i64(COUNTERS)[2] };
                 let place = (self.layout(model), self.constant.unwrap_or(1.0));
                 let told = primal::tell(model, place, update.i64("gradient"), stop);
                 let told = told.ok_or_else(diverged)?;
@@ -221,7 +239,11 @@ impl Margin {
         let counters = model.i64_mut(COUNTERS);
         counters[1] += 1;
         let iterations = counters[1] as u64;
-        Outcome { objective, done: closed || counters[1] >= counters[2], iterations: Some(iterations) }
+        Outcome {
+            objective,
+            done: closed || counters[1] >= counters[2],
+            iterations: Some(iterations),
+        }
     }
 
     fn take_moments(&self, model: &mut Model, sums: &[f64]) -> Result<()> {
@@ -277,10 +299,11 @@ impl Margin {
                 for (score, found) in scores.iter().enumerate() {
                     let weight = weight * layout.class_weight(classes, class, score);
                     let margin = layout.sign(class, score) * found;
-                    sums[1] += weight * match self.loss {
-                        Loss::Hinge => Hinge.value(margin),
-                        Loss::SquaredHinge => SquaredHinge.value(margin),
-                    };
+                    sums[1] += weight
+                        * match self.loss {
+                            Loss::Hinge => Hinge.value(margin),
+                            Loss::SquaredHinge => SquaredHinge.value(margin),
+                        };
                 }
                 sums[0] += weight;
                 sums[2] += weight * f64::from(u8::from(guess(&scores) == class));
@@ -311,7 +334,8 @@ impl Margin {
     pub(crate) fn graph(&self, model: &Model, graph: &mut Graph, features: &str) {
         let layout = self.layout(model);
         let (weights, intercept) = model.f64(WEIGHTS).split_at(layout.features * layout.scores);
-        let weights = graph.constant("weights", &[layout.features, layout.scores], weights.to_vec());
+        let weights =
+            graph.constant("weights", &[layout.features, layout.scores], weights.to_vec());
         let mut score = graph.node(Op::MatMul, &[features, &weights]);
         if layout.intercept {
             let intercept = graph.constant("intercept", &[layout.scores], intercept.to_vec());
@@ -350,7 +374,8 @@ impl Predictor {
             let product: f64 = features.iter().zip(weights).map(|(x, w)| x * w).sum();
             product + weights.get(features.len()).copied().unwrap_or(0.0)
         };
-        let mut scores: Vec<f64> = self.columns.chunks_exact(self.layout.rows()).map(score).collect();
+        let mut scores: Vec<f64> =
+            self.columns.chunks_exact(self.layout.rows()).map(score).collect();
         shares(&mut scores, out);
     }
 }

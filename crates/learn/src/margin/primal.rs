@@ -45,7 +45,9 @@ pub(crate) fn grids(model: &Model, problem: &Problem<'_>) -> Vec<f64> {
     let mut grids = vec![0.0];
     for score in 0..layout.scores {
         let weights = layout.column(model.f64(TRIAL), score);
-        let reach: f64 = weights.iter().zip(squares.iter().chain([&1.0]))
+        let reach: f64 = weights
+            .iter()
+            .zip(squares.iter().chain([&1.0]))
             .map(|(weight, square)| weight.abs() * square.sqrt())
             .sum();
         // (1 + |f|)² ≤ 2 + 2f², and the mean of f² is at most reach².
@@ -121,7 +123,8 @@ impl Pass<'_> {
             let found = dots(values, &weights[..layout.features]);
             let mut by = [0.0; N];
             for n in 0..N {
-                let (value, pull) = pulled(self.problem, self.part, (rows[n], score), found[n] + intercept);
+                let (value, pull) =
+                    pulled(self.problem, self.part, (rows[n], score), found[n] + intercept);
                 *self.loss += value;
                 by[n] = pull;
             }
@@ -156,7 +159,12 @@ impl Pass<'_> {
 
 /// The weighted loss of a row and what its features are multiplied with in the gradient.
 #[inline(always)]
-fn pulled(problem: &Problem<'_>, part: Part<'_>, (row, score): (usize, usize), found: f64) -> (f64, f64) {
+fn pulled(
+    problem: &Problem<'_>,
+    part: Part<'_>,
+    (row, score): (usize, usize),
+    found: f64,
+) -> (f64, f64) {
     let layout = problem.layout;
     let class = part.class(row);
     let sign = layout.sign(class, score);

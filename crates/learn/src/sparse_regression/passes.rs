@@ -63,7 +63,8 @@ fn sparse_gram(batch: &Batch<'_>, moments: Moments<'_>, set: &[usize]) -> Vec<f6
     for row in batch.rows() {
         let Row::Sparse(entries, x) = batch.table.row(row) else { continue };
         let weight = batch.table.weight(row);
-        let pairs = entries.iter().zip(x).map(|(&entry, &x)| (places[entry as usize], f64::from(x)));
+        let pairs =
+            entries.iter().zip(x).map(|(&entry, &x)| (places[entry as usize], f64::from(x)));
         found.clear();
         found.extend(pairs.filter(|(place, _)| *place != u32::MAX));
         found.sort_unstable_by_key(|(place, _)| *place);

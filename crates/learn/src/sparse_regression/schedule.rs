@@ -93,6 +93,9 @@ mod tests {
         let work = |candidate: usize| [9.0, 1.0, 1.0, 3.0, 1.0, 1.0][candidate];
         let room = Room { block: 4, theta: 1.0, work: 5.0 };
         assert_eq!(choose(1, room, |_, _| 0.0, work), [0], "a heavy one goes alone");
-        assert_eq!(choose(6, room, |_, _| 0.0, |c| if c == 0 { 1.0 } else { work(c) }), [0, 1, 2, 4]);
+        assert_eq!(
+            choose(6, room, |_, _| 0.0, |c| if c == 0 { 1.0 } else { work(c) }),
+            [0, 1, 2, 4]
+        );
     }
 }

@@ -118,8 +118,7 @@ impl Scheduling {
             *moved = change / unit;
             let felt = change.abs() * curvature.sqrt();
             model.f64_mut(LARGEST)[0] = felt.max(model.f64(LARGEST)[0]);
-            model.f64_mut(PRIORITIES)[column] =
-                felt + self.eta * square.sqrt();
+            model.f64_mut(PRIORITIES)[column] = felt + self.eta * square.sqrt();
         }
         survey::move_to(of, model, values);
         put(model, MOVED, &block);

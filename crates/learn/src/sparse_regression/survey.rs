@@ -38,7 +38,11 @@ pub(super) struct Survey {
 
 impl Survey {
     /// Reads the sums of a survey or a gradient step.
-    pub(super) fn read(of: &SparseRegression, model: &mut Model, update: &Update) -> Result<Survey> {
+    pub(super) fn read(
+        of: &SparseRegression,
+        model: &mut Model,
+        update: &Update,
+    ) -> Result<Survey> {
         let sums = update.f64("gradient");
         if sums.iter().any(|sum| !sum.is_finite()) {
             return Err(Fault::caller("the residuals are not finite: the solver has diverged")
@@ -47,7 +51,8 @@ impl Survey {
         let (mass, features) = (Moments::of(model).mass, Moments::of(model).means.len());
         let first = Counters::of(model).phase == Phase::Survey;
         if first {
-            let variances: Vec<f64> = update.f64("squares")[..features].iter().map(|s| s / mass).collect();
+            let variances: Vec<f64> =
+                update.f64("squares")[..features].iter().map(|s| s / mass).collect();
             let all: Vec<usize> = (0..features).collect();
             let units = of.set_units(model, &all, &variances);
             let curvatures = variances.iter().zip(units).map(|(v, unit)| v * unit * unit);

@@ -84,7 +84,13 @@ impl FeatureMap {
     }
 
     /// Adds the map to a graph and gives the name of its value.
-    pub(super) fn graph(self, model: &Model, graph: &mut Graph, features: &str, components: usize) -> String {
+    pub(super) fn graph(
+        self,
+        model: &Model,
+        graph: &mut Graph,
+        features: &str,
+        components: usize,
+    ) -> String {
         let gamma = model.f64(GAMMA)[0];
         let mut input = features.to_string();
         if model.get(INPUT).is_some() {

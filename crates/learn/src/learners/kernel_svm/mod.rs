@@ -54,7 +54,12 @@ const PARAMS: &[Param] = &[
         default: Some("100"),
         help: "features that rows become; nystroem has no more than rows",
     },
-    number("gamma", (0.0, 1e12), "0.0", "γ; 0 means 1/(features·variance of all numbers), scikit-learn's scale"),
+    number(
+        "gamma",
+        (0.0, 1e12),
+        "0.0",
+        "γ; 0 means 1/(features·variance of all numbers), scikit-learn's scale",
+    ),
     Param {
         name: "degree",
         kind: ParamKind::Integer { min: 1, max: 20 },
@@ -120,12 +125,16 @@ impl KernelSvm {
         };
         match (approximation, kernel) {
             (Approximation::RandomFeatures, Kernel::Sigmoid { .. }) => {
-                return Err(Fault::caller("the sigmoid kernel is not positive definite: no random features have it")
-                    .hint("use approximation = \"nystroem\""));
+                return Err(Fault::caller(
+                    "the sigmoid kernel is not positive definite: no random features have it",
+                )
+                .hint("use approximation = \"nystroem\""));
             }
             (Approximation::RandomFeatures, Kernel::Polynomial { .. }) if offset < 0.0 => {
-                return Err(Fault::caller("a polynomial with coef0 below zero is not positive definite")
-                    .hint("give coef0 = 0 or more, or approximation = \"nystroem\""));
+                return Err(Fault::caller(
+                    "a polynomial with coef0 below zero is not positive definite",
+                )
+                .hint("give coef0 = 0 or more, or approximation = \"nystroem\""));
             }
             _ => {}
         }
@@ -225,7 +234,11 @@ impl KernelSvm {
     }
 
     /// Calls `then` with the mapped rows of all shards of a batch.
-    fn with_parts<T>(&self, work: &mut Work<'_>, then: impl FnOnce(&mut Work<'_>, &[Part<'_>]) -> T) -> T {
+    fn with_parts<T>(
+        &self,
+        work: &mut Work<'_>,
+        then: impl FnOnce(&mut Work<'_>, &[Part<'_>]) -> T,
+    ) -> T {
         let (model, batch) = (work.model, work.batch);
         let width = self.components(model);
         let mut cells = Vec::with_capacity(batch.slices.len());
@@ -343,7 +356,11 @@ impl Learner for KernelSvm {
             0 => {
                 check_labels(self.margin.layout(model).classes(), work.batch)?;
                 check_finite(work.batch)?;
-                let (sums, counts) = input_moments(work.batch, self.input_width(model), model.i64(COUNTERS)[1] as u32);
+                let (sums, counts) = input_moments(
+                    work.batch,
+                    self.input_width(model),
+                    model.i64(COUNTERS)[1] as u32,
+                );
                 work.outbox.emit(Block::dense("input moments", sums));
                 work.outbox.emit(Block::rows("counts", counts));
             }

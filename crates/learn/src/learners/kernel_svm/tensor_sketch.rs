@@ -11,7 +11,12 @@ const BUCKETS: &str = "buckets";
 const SIGNS: &str = "signs";
 
 /// Draws buckets and signs for `features` features and the offset.
-pub(super) fn init(model: &mut Model, features: usize, (degree, components): (usize, usize), seed: u64) {
+pub(super) fn init(
+    model: &mut Model,
+    features: usize,
+    (degree, components): (usize, usize),
+    seed: u64,
+) {
     let mut rng = Rng::named(seed, "tensor sketch", &[]);
     let len = degree * (features + 1);
     let buckets = (0..len).map(|_| rng.below(components as u64) as i64).collect();
@@ -29,7 +34,8 @@ pub(super) fn input_width(model: &Model) -> usize {
 /// The sketch of a row's tensor power. `x` ends with the offset's feature.
 pub(super) fn sketch(model: &Model, x: &[f64], out: &mut [f64]) {
     let components = out.len();
-    let factors = model.i64(BUCKETS).chunks_exact(x.len()).zip(model.f64(SIGNS).chunks_exact(x.len()));
+    let factors =
+        model.i64(BUCKETS).chunks_exact(x.len()).zip(model.f64(SIGNS).chunks_exact(x.len()));
     let mut product: Option<Vec<f64>> = None;
     for (buckets, signs) in factors {
         let mut counts = vec![0.0; components];
@@ -85,7 +91,8 @@ fn transform(values: &mut [(f64, f64)], sign: f64) {
             for (k, (low, high)) in low.iter_mut().zip(high).enumerate() {
                 let turn = angle * k as f64;
                 let turned = times(*high, (turn.cos(), turn.sin()));
-                (*low, *high) = ((low.0 + turned.0, low.1 + turned.1), (low.0 - turned.0, low.1 - turned.1));
+                (*low, *high) =
+                    ((low.0 + turned.0, low.1 + turned.1), (low.0 - turned.0, low.1 - turned.1));
             }
         }
         span *= 2;
@@ -100,20 +107,27 @@ pub(super) fn graph(model: &Model, graph: &mut Graph, features: &str, components
     for (factor, (buckets, signs)) in factors.enumerate() {
         let entry = |wave: fn(f64) -> f64| {
             let entries = buckets.iter().zip(signs).flat_map(move |(&bucket, &sign)| {
-                (0..components).map(move |k| sign * wave(TAU * (bucket as usize * k % components) as f64 / components as f64))
+                (0..components).map(move |k| {
+                    sign * wave(TAU * (bucket as usize * k % components) as f64 / components as f64)
+                })
             });
             entries.collect::<Vec<f64>>()
         };
         let real = graph.constant(&format!("real_{factor}"), &[width, components], entry(f64::cos));
-        let imaginary =
-            graph.constant(&format!("imaginary_{factor}"), &[width, components], entry(|angle| -angle.sin()));
+        let imaginary = graph.constant(
+            &format!("imaginary_{factor}"),
+            &[width, components],
+            entry(|angle| -angle.sin()),
+        );
         let real = graph.node(Op::MatMul, &[features, &real]);
         let imaginary = graph.node(Op::MatMul, &[features, &imaginary]);
         product = Some(match product {
             None => (real, imaginary),
             Some((a, b)) => {
-                let (ac, bd) = (graph.node(Op::Mul, &[&a, &real]), graph.node(Op::Mul, &[&b, &imaginary]));
-                let (ad, bc) = (graph.node(Op::Mul, &[&a, &imaginary]), graph.node(Op::Mul, &[&b, &real]));
+                let (ac, bd) =
+                    (graph.node(Op::Mul, &[&a, &real]), graph.node(Op::Mul, &[&b, &imaginary]));
+                let (ad, bc) =
+                    (graph.node(Op::Mul, &[&a, &imaginary]), graph.node(Op::Mul, &[&b, &real]));
                 (graph.node(Op::Sub, &[&ac, &bd]), graph.node(Op::Add, &[&ad, &bc]))
             }
         });

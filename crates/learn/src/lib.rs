@@ -6,11 +6,14 @@ mod columns;
 mod kernels;
 mod learner;
 mod learners;
+mod margin;
 mod memory;
 pub mod metrics;
 mod optimisers;
 mod outbox;
 mod refusals;
+mod rows;
+mod sparse_regression;
 mod wires;
 
 pub use learner::{Appetite, Facts, Grade, Learner, Moment, Needs, Outcome, Place, Task, Work};

@@ -71,6 +71,38 @@ hidden = 8
 epochs = 3
 batch = 64
 ";
+// A working set, so that there are more than two steps.
+const LASSO: &str = "
+[data]
+train = 'synthetic://regression?rows=300&features=12&seed=7'
+[learner]
+name = 'lasso'
+l1 = 0.01
+gram_max = 2
+";
+const ELASTIC_NET: &str = "
+[data]
+train = 'synthetic://regression?rows=300&features=12&seed=7'
+[learner]
+name = 'elastic-net'
+alpha = 0.01
+gram_max = 2
+";
+const LINEAR_SVM: &str = "
+[data]
+train = 'synthetic://classification?rows=400&features=6&classes=3&seed=8'
+[learner]
+name = 'linear-svm'
+tolerance = 1e-6
+";
+const KERNEL_SVM: &str = "
+[data]
+train = 'synthetic://classification?rows=400&features=6&seed=9'
+[learner]
+name = 'kernel-svm'
+components = 20
+tolerance = 1e-6
+";
 
 const BAYES: &str = "
 [data]
@@ -323,6 +355,20 @@ fn an_interrupted_job_resumes_to_the_same_bits() {
 }
 
 #[test]
+fn sparse_regressions_and_margins_agree_with_one_worker_and_resume() {
+    let scheduled = ["learner.solver=scheduled", "cluster.workers=2"];
+    for text in [LASSO, LINEAR_SVM, KERNEL_SVM] {
+        let alone = report(text, &["cluster.workers=1"]);
+        let together = report(text, &["cluster.workers=3", "cluster.topology=tree"]);
+        assert!(close(alone.objective, together.objective), "{alone:?} {together:?}");
+    }
+    interrupted_then_resumed_gives_the_same_bits(LASSO, &scheduled);
+    let dual = ["learner.loss=hinge", "cluster.workers=2", "learner.max_iterations=20"];
+    interrupted_then_resumed_gives_the_same_bits(LINEAR_SVM, &dual);
+    interrupted_then_resumed_gives_the_same_bits(KERNEL_SVM, &["cluster.workers=2"]);
+}
+
+#[test]
 fn served_and_remembering_jobs_resume_to_the_same_bits() {
     interrupted_then_resumed_gives_the_same_bits(
         RATINGS,
@@ -360,6 +406,7 @@ fn tried(names: &[String]) -> std::result::Result<u64, Fault> {
     let text = jobs
         .into_iter()
         .chain([BAYES, MISTAKES, INTERACTIONS, ISOTONIC, SURVIVAL])
+        .chain([LASSO, ELASTIC_NET, LINEAR_SVM, KERNEL_SVM])
         .find(|text| text.contains(&format!("name = '{name}'")))
         .unwrap_or_else(|| panic!("no small job for {name}"));
     let mut sets: Vec<String> = [

@@ -29,10 +29,14 @@ fn no_example_is_forgotten_here() {
         "boosted-stumps.toml",
         "digits.toml",
         "factorisation-machine.toml",
+        "elastic-net.toml",
         "gossip.toml",
         "grouped.toml",
         "isotonic-regression.toml",
         "k-means.toml",
+        "kernel-svm.toml",
+        "lasso-path.toml",
+        "linear-svm.toml",
         "local-steps.toml",
         "naive-bayes.toml",
         "parameter-server.toml",
@@ -41,6 +45,7 @@ fn no_example_is_forgotten_here() {
         "pushed-rows.toml",
         "ratings.toml",
         "reproducible.toml",
+        "scheduled-lasso.toml",
         "sparse-mesh.toml",
         "survival-regression.toml",
         "topics.toml",
@@ -93,6 +98,22 @@ fn a_parameter_server_learns_digits_within_its_bound() {
 
 fn accuracy(report: &serde_json::Value) -> f64 {
     report["evaluation"]["accuracy"].as_f64().unwrap()
+}
+
+#[test]
+fn scheduled_blocks_reach_the_optimum_of_coordinate_descent() {
+    let objective = |sets: &[&str]| runs("scheduled-lasso", sets)["objective"].as_f64().unwrap();
+    let (scheduled, plain) = (objective(&[]), objective(&["learner.solver=coordinate-descent"]));
+    assert!((scheduled / plain - 1.0).abs() < 1e-4, "{scheduled} {plain}");
+    for name in ["lasso-path", "elastic-net"] {
+        assert!(runs(name, &[])["metrics"]["r2"].as_f64().unwrap() > 0.5, "{name}");
+    }
+}
+
+#[test]
+fn machines_with_margins_learn_digits() {
+    assert!(accuracy(&runs("linear-svm", &[])) > 0.9);
+    assert!(accuracy(&runs("kernel-svm", &[])) > 0.95);
 }
 
 #[test]

@@ -1,6 +1,8 @@
 //! Hot loops as free functions on slices: no learner, no allocation, vectors chosen when the program runs.
 
 pub(crate) mod distances;
+pub(crate) mod gram;
 pub(crate) mod nearest;
 pub(crate) mod products;
 pub(crate) mod sparse_nearest;
+pub(crate) mod symmetric_roots;

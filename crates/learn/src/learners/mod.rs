@@ -3,7 +3,11 @@
 mod boosted_stumps;
 mod factorisation_machine;
 mod isotonic_regression;
+mod elastic_net;
 pub mod k_means;
+mod kernel_svm;
+mod lasso;
+mod linear_svm;
 mod logistic_regression;
 pub mod matrix_factorisation;
 mod naive_bayes;
@@ -31,4 +35,8 @@ pub static LEARNERS: &[Entry<BuildLearner>] = &[
     factorisation_machine::ENTRY,
     isotonic_regression::ENTRY,
     survival_regression::ENTRY,
+    lasso::ENTRY,
+    elastic_net::ENTRY,
+    linear_svm::ENTRY,
+    kernel_svm::ENTRY,
 ];

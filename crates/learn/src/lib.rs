@@ -4,6 +4,7 @@
 mod kernels;
 mod learner;
 mod learners;
+mod linear;
 mod memory;
 pub mod metrics;
 mod optimisers;

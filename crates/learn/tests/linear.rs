@@ -163,7 +163,7 @@ fn least_squares_are_those_of_the_normal_equations() {
                 for table in [Arc::clone(table), sparse(table)] {
                     let found = regress(name, &params, &table).train();
                     close(found.model.f64("weights"), &expected, 1e-6);
-                    assert!(found.grade.metrics["r2"] > 0.3, "{:?}", found.grade.metrics);
+                    assert!(found.grade.metrics["r2"] > 0.1, "{:?}", found.grade.metrics);
                 }
             }
         }

@@ -28,6 +28,27 @@ label = 'class'
 name = 'logistic-regression'
 l2 = 0.1
 ";
+const LINEAR: &str = "
+[data]
+train = 'synthetic://regression?rows=300&features=5&seed=3'
+[learner]
+name = 'linear-regression'
+";
+const RIDGE: &str = "
+[data]
+train = 'synthetic://regression?rows=300&features=5&seed=4'
+[learner]
+name = 'ridge'
+";
+const GENERALISED: &str = "
+[data]
+train = 'digits'
+label = 'class'
+[learner]
+name = 'generalised-linear'
+family = 'poisson'
+l2 = 0.1
+";
 const K_MEANS: &str = "
 [data]
 train = 'synthetic://blobs?rows=600&features=5&centers=4&seed=3'
@@ -97,6 +118,13 @@ fn logistic_regression_agrees_with_one_worker() {
     same_objective(DIGITS);
     let best = report(DIGITS, &["cluster.workers=4"]);
     assert!(best.evaluation["accuracy"] >= 0.95, "{:?}", best.evaluation);
+}
+
+#[test]
+fn linear_models_agree_with_one_worker() {
+    same_objective(LINEAR);
+    same_objective(RIDGE);
+    same_objective(GENERALISED);
 }
 
 #[test]
@@ -312,7 +340,7 @@ fn the_committed_table_of_combinations_is_true() {
 fn tried(names: &[String]) -> std::result::Result<u64, Fault> {
     let [learner, plan, topology, consistency, codec] = names else { panic!("{names:?}") };
     let (name, solver) = learner.split_once(" (").unwrap_or((learner, ""));
-    let text = [DIGITS, K_MEANS, RATINGS, STUMPS, TOPICS, PERCEPTRON]
+    let text = [DIGITS, LINEAR, RIDGE, GENERALISED, K_MEANS, RATINGS, STUMPS, TOPICS, PERCEPTRON]
         .into_iter()
         .find(|text| text.contains(&format!("name = '{name}'")))
         .unwrap_or_else(|| panic!("no small job for {name}"));

@@ -28,15 +28,18 @@ fn no_example_is_forgotten_here() {
         "averaging.toml",
         "boosted-stumps.toml",
         "digits.toml",
+        "generalised-linear.toml",
         "gossip.toml",
         "grouped.toml",
         "k-means.toml",
+        "linear-regression.toml",
         "local-steps.toml",
         "parameter-server.toml",
         "pipelined-perceptron.toml",
         "pushed-rows.toml",
         "ratings.toml",
         "reproducible.toml",
+        "ridge.toml",
         "sparse-mesh.toml",
         "topics.toml",
         "unequal-workers.toml",
@@ -50,6 +53,16 @@ fn k_means_finds_the_clouds() {
     let report = runs("k-means", &[data]);
     assert_eq!((&report["topology"], &report["workers"]), (&"tree".into(), &4.into()));
     assert!(report["metrics"]["inertia"].as_f64().unwrap() > 0.0);
+}
+
+#[test]
+fn linear_models_explain_their_numbers() {
+    let noise = runs("linear-regression", &[])["metrics"]["rmse"].as_f64().unwrap();
+    assert!((0.48..0.52).contains(&noise), "{noise}");
+    for name in ["ridge", "generalised-linear"] {
+        let report = runs(name, &[]);
+        assert!(report["evaluation"]["r2"].as_f64().unwrap() > 0.4, "{name}: {report}");
+    }
 }
 
 #[test]

@@ -2,6 +2,7 @@
 //! "Generalized linear models", 1972). Its curvature is the expected one (Fisher's information), which is never
 //! negative: Newton's method on it is Fisher scoring, and the true curvature where the link is canonical.
 
+use super::links::log_normal;
 use super::{Family, Link, RowLoss, Told};
 
 /// A family and a link.
@@ -28,12 +29,27 @@ impl Deviance {
     #[inline(always)]
     fn at(self, score: f64, label: f64) -> (f64, f64, f64) {
         match (self.family, self.link) {
-            // The two canonical pairs that overflow or cancel when they are put together from their parts.
+            // Pairs that overflow or cancel when they are put together from their parts: shares so near 0 or 1 that only
+            // their logarithms can be told apart, and means beyond the largest number.
             (Family::Binomial, Link::Logit) => {
                 let small = (-score.abs()).exp();
                 let (mean, slope) = Link::Logit.mean(score);
                 let log_loss = score.max(0.0) - label * score + small.ln_1p();
                 (log_loss - entropy(label), mean - label, slope)
+            }
+            (Family::Binomial, Link::Probit) => {
+                let ((log_yes, yes), (log_no, no)) = (log_normal(score), log_normal(-score));
+                let log_loss = -label * log_yes - (1.0 - label) * log_no;
+                (log_loss - entropy(label), (1.0 - label) * no - label * yes, yes * no)
+            }
+            (Family::Binomial, Link::ComplementaryLogLog) => {
+                let power = score.exp();
+                let odds = power.exp_m1();
+                let log_loss = (1.0 - label) * power - label * (-(-power).exp_m1()).ln();
+                let hazard = power / odds;
+                // e²ᶻ/(e^eᶻ − 1), which has no limit of its own where eᶻ is too large for a number.
+                let bend = if odds.is_finite() { power * hazard } else { 0.0 };
+                (log_loss - entropy(label), (1.0 - label) * power - label * hazard, bend)
             }
             (Family::Poisson, Link::Log) => {
                 let mean = score.exp();

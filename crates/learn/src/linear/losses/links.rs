@@ -61,6 +61,20 @@ fn normal_below(score: f64) -> f64 {
     0.5 * complementary_error(-score * FRAC_1_SQRT_2)
 }
 
+/// ln Φ(z) and φ(z)/Φ(z), in the far tail by their expansions.
+pub(super) fn log_normal(score: f64) -> (f64, f64) {
+    let density = -0.5 * score * score - 0.5 * (2.0 * PI).ln();
+    if score > -30.0 {
+        let below = normal_below(score);
+        return (below.ln(), (density - below.ln()).exp());
+    }
+    let size = -score;
+    let square = size * size;
+    // Φ(−z) = φ(z)/z·(1 − 1/z² + 3/z⁴ − …).
+    let series = 1.0 - 1.0 / square + 3.0 / (square * square);
+    (density - size.ln() + series.ln(), size / series)
+}
+
 /// Φ⁻¹ by Newton's method from a start that is never far off: a start of training needs no more.
 fn normal_quantile(mean: f64) -> f64 {
     let mut score = 0.6 * (mean / (1.0 - mean)).ln();
@@ -124,6 +138,23 @@ mod tests {
         for (x, expected) in SCIPY {
             let off = (complementary_error(x) / expected - 1.0).abs();
             assert!(off < 1e-13, "{x}: {off}");
+        }
+    }
+
+    /// Made with scipy 1.17.1: `scipy.special.log_ndtr`.
+    #[test]
+    fn logarithms_of_the_normal_distribution_go_on_where_it_is_zero() {
+        for (score, expected) in [
+            (-50.0, -1254.8313611394),
+            (-35.0, -616.975101261),
+            (-5.0, -15.064998393),
+            (2.0, -0.0230129093),
+        ] {
+            let (found, ratio) = log_normal(score);
+            assert!((found / expected - 1.0).abs() < 1e-8, "{score}: {found}");
+            let h = 1e-4;
+            let slope = (log_normal(score + h).0 - log_normal(score - h).0) / (2.0 * h);
+            assert!((slope - ratio).abs() < 1e-6 * ratio.max(1.0), "{score}: {slope} {ratio}");
         }
     }
 

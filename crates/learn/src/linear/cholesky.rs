@@ -39,7 +39,7 @@ impl WithSimd for Factor<'_> {
             }
             let diagonal = own[row];
             let pivot = diagonal - dot(&own[..row], &own[..row]);
-            if !(pivot > PIVOT_MIN * diagonal.abs()) {
+            if pivot.is_nan() || pivot <= PIVOT_MIN * diagonal.abs() {
                 return Err(row);
             }
             own[row] = pivot.sqrt();

@@ -44,9 +44,11 @@ impl<'a> Collector<'a> {
             Fold::Grids { grids, width } => {
                 let rows = part.chunks_exact(*width).zip(grids);
                 for (into, (from, grid)) in self.counts.chunks_exact_mut(*width).zip(rows) {
+                    // Grids are powers of two: the product with the inverse is exact.
+                    let inverse = 1.0 / grid;
                     let pairs = into.iter_mut().zip(from);
                     pairs.for_each(|(into, from)| {
-                        *into = into.wrapping_add((from / grid).round() as i64);
+                        *into = into.wrapping_add((from * inverse) as i64);
                     });
                 }
             }

@@ -36,7 +36,7 @@ impl ConjugateGradient {
     pub(crate) fn tell(&mut self, product: &[f64]) -> Solved {
         let before = dot(&self.residual, &self.residual);
         let bend = dot(&self.along, product);
-        if !(bend > f64::EPSILON * f64::EPSILON * before) {
+        if bend.is_nan() || bend <= f64::EPSILON * f64::EPSILON * before {
             return Solved::Flat;
         }
         let length = before / bend;

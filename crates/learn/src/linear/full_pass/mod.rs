@@ -152,7 +152,7 @@ impl FullPass {
                 false
             }
             Phase::Dots => {
-                sandblaster::dotted(self, model, update, &mut counters);
+                sandblaster::dotted(model, update, &mut counters);
                 false
             }
             Phase::Parts => {

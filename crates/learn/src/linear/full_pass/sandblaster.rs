@@ -80,7 +80,7 @@ pub(super) fn emit_dots(work: &mut Work<'_>, counters: &Counters) {
 }
 
 /// Takes the dot products and finds the direction's shares by the two loops.
-pub(super) fn dotted(_: &FullPass, model: &mut Model, update: &Update, counters: &mut Counters) {
+pub(super) fn dotted(model: &mut Model, update: &Update, counters: &mut Counters) {
     let sums = exact::read(&Fold::Shards(counters.shards), update, "dots");
     let basis = model.f64(SHARES).len();
     let pairs = basis / 2;
@@ -99,7 +99,7 @@ pub(super) fn dotted(_: &FullPass, model: &mut Model, update: &Update, counters:
     }
     let mut shares = two_loops(dots, pairs, counters.pairs);
     let slope: f64 = (0..basis).map(|at| shares[at] * dots[at * basis + 2 * pairs]).sum();
-    if !(slope < 0.0) {
+    if slope.is_nan() || slope >= 0.0 {
         // Rounding has spoilt the memory: the gradient itself always descends.
         counters.pairs = 0;
         shares = two_loops(dots, pairs, 0);

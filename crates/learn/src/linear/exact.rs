@@ -85,7 +85,12 @@ pub(crate) fn read(fold: &Fold, update: &Update, name: &str) -> Vec<f64> {
 
 /// A grid for sums no larger than this: a power of two, 2⁻⁶¹ of it.
 pub(crate) fn grid(bound: f64) -> f64 {
-    if bound > 0.0 { (bound.log2().ceil() - 61.0).exp2() } else { 1.0 }
+    if !(bound > 0.0 && bound.is_finite()) {
+        return 1.0;
+    }
+    // The next power of two is read off the exponent: logarithms of every feature would be felt in each step.
+    let above = (bound.to_bits() >> 52) + 1;
+    f64::from_bits(above.saturating_sub(61).max(1) << 52)
 }
 
 /// No rows of shards yet.

@@ -157,3 +157,48 @@ fn sparse(scaling: &Scaling, batch: &Batch<'_>, products: &mut [f64]) -> f64 {
     }
     total
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use starlings_core::Rng;
+    use starlings_data::{Dealer, Features, Holding, Table};
+    use std::sync::Arc;
+
+    /// Dense and sparse rows give the plain double loop over centred, scaled features, weights and stride counted.
+    #[test]
+    fn products_are_those_of_plain_loops() {
+        let mut rng = Rng::named(1, "gram", &[]);
+        let values: Vec<f32> = (0..33 * 3).map(|_| 1.0 + rng.normal() as f32).collect();
+        let weights: Vec<f32> = (0..33).map(|row| 0.5 + (row % 3) as f32).collect();
+        let dense = Features::Dense { width: 3, values: values.clone() };
+        let sparse = Features::Sparse {
+            width: 3,
+            starts: (0..=33).map(|row| 3 * row).collect(),
+            columns: [0, 1, 2].repeat(33),
+            values: values.clone(),
+        };
+        let (means, scales) = (vec![1.0, 0.9, 1.1], vec![2.0, 1.0, 0.5]);
+        for stride in [1, 4] {
+            let scaling =
+                Scaling { means: means.clone(), scales: scales.clone(), weight: 1e4, stride };
+            let x = |row: usize, feature: usize| {
+                (f64::from(values[row * 3 + feature]) - means[feature]) / scales[feature]
+            };
+            for features in [dense.clone(), sparse.clone()] {
+                let table = Table { weights: weights.clone(), ..Table::new(features, vec![]) };
+                let dealer = Dealer::new(Holding::whole(Arc::new(table), 1), 1, 1);
+                let update = Update { blocks: vec![block(&scaling, &dealer.everything())] };
+                let found = read(&scaling, &update).expect("rows were taken");
+                let taken = || (0..33).step_by(stride);
+                let total: f64 = taken().map(|row| f64::from(weights[row])).sum();
+                let pairs = (0..3).flat_map(|i| (0..=i).map(move |j| (i, j)));
+                for (found, (i, j)) in found.iter().zip(pairs) {
+                    let product = |row: usize| f64::from(weights[row]) * x(row, i) * x(row, j);
+                    let plain = taken().map(product).sum::<f64>() / total;
+                    assert!((found - plain).abs() < 1e-12, "{i} {j}: {found} {plain}");
+                }
+            }
+        }
+    }
+}

@@ -196,15 +196,28 @@ fn sparse_scores(
         scores.copy_from_slice(&weights[layout.features * width..]);
     }
     if let [score] = scores {
-        for (&entry, &value) in entries.iter().zip(values) {
-            *score += f64::from(value) * weights[entry as usize];
-        }
+        *score += sparse_dot(weights, entries, values);
         return;
     }
     for (&entry, &value) in entries.iter().zip(values) {
         let weights = &weights[entry as usize * width..][..width];
         scores.iter_mut().zip(weights).for_each(|(score, w)| *score += f64::from(value) * w);
     }
+}
+
+/// In four lanes, so that additions need not wait for each other; in a fixed order.
+#[inline(always)]
+fn sparse_dot(weights: &[f64], entries: &[u32], values: &[f32]) -> f64 {
+    let mut lanes = [0.0; 4];
+    let (fours, of_fours) = (entries.chunks_exact(4), values.chunks_exact(4));
+    let rest = fours.remainder().iter().zip(of_fours.remainder());
+    for (entries, values) in fours.zip(of_fours) {
+        for lane in 0..4 {
+            lanes[lane] += f64::from(values[lane]) * weights[entries[lane] as usize];
+        }
+    }
+    let rest: f64 = rest.map(|(&entry, &value)| f64::from(value) * weights[entry as usize]).sum();
+    (lanes[0] + lanes[2]) + (lanes[1] + lanes[3]) + rest
 }
 
 /// Adds multipliers times the row's entries to the sum's rows at `place(column)`.

@@ -308,7 +308,8 @@ fn learner_card(entry: &Entry<BuildLearner>, learner: &dyn Learner, params: &Par
     }
 }
 
-/// The cards of all learners, one for each solver where there are several.
+/// The cards of all learners, one for each kind of solver where there are several: the first of those that give and need
+/// the same stands for the others.
 #[must_use]
 pub fn learner_cards() -> Vec<Card> {
     LEARNERS.iter().flat_map(variants).collect()
@@ -323,7 +324,14 @@ fn variants(entry: &'static Entry<BuildLearner>) -> Vec<Card> {
             .collect(),
         _ => vec![toml::Table::new()],
     };
-    tables.into_iter().filter_map(|table| card_of(entry, table)).collect()
+    let mut cards: Vec<Card> = Vec::new();
+    for card in tables.into_iter().filter_map(|table| card_of(entry, table)) {
+        let alike = |other: &Card| (&other.gives, &other.needs) == (&card.gives, &card.needs);
+        if !cards.iter().any(alike) {
+            cards.push(card);
+        }
+    }
+    cards
 }
 
 /// Required parameters get the smallest value allowed: they do not decide what an entry needs.

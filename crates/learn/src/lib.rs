@@ -7,6 +7,7 @@ mod kernels;
 mod learner;
 mod learners;
 mod margin;
+mod linear;
 mod memory;
 pub mod metrics;
 mod optimisers;

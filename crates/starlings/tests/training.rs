@@ -28,6 +28,33 @@ label = 'class'
 name = 'logistic-regression'
 l2 = 0.1
 ";
+const LINEAR: &str = "
+[data]
+train = 'synthetic://regression?rows=300&features=5&seed=3'
+[learner]
+name = 'linear-regression'
+";
+const RIDGE: &str = "
+[data]
+train = 'synthetic://regression?rows=300&features=5&seed=4'
+[learner]
+name = 'ridge'
+";
+const GENERALISED: &str = "
+[data]
+train = 'synthetic://regression?rows=300&features=5&seed=5'
+[learner]
+name = 'generalised-linear'
+";
+const POISSON: &str = "
+[data]
+train = 'digits'
+label = 'class'
+[learner]
+name = 'generalised-linear'
+family = 'poisson'
+l2 = 0.1
+";
 const K_MEANS: &str = "
 [data]
 train = 'synthetic://blobs?rows=600&features=5&centers=4&seed=3'
@@ -173,6 +200,10 @@ fn logistic_regression_agrees_with_one_worker() {
 #[test]
 fn counts_mistakes_order_and_survival_agree_with_one_worker() {
     [BAYES, MISTAKES, ISOTONIC, SURVIVAL].into_iter().for_each(same_objective);
+fn linear_models_agree_with_one_worker() {
+    same_objective(LINEAR);
+    same_objective(RIDGE);
+    same_objective(POISSON);
 }
 
 #[test]
@@ -404,6 +435,7 @@ fn tried(names: &[String]) -> std::result::Result<u64, Fault> {
     let (name, solver) = learner.split_once(" (").unwrap_or((learner, ""));
     let jobs = [DIGITS, K_MEANS, RATINGS, STUMPS, TOPICS, PERCEPTRON];
     let text = jobs
+    let text = [DIGITS, LINEAR, RIDGE, GENERALISED, K_MEANS, RATINGS, STUMPS, TOPICS, PERCEPTRON]
         .into_iter()
         .chain([BAYES, MISTAKES, INTERACTIONS, ISOTONIC, SURVIVAL])
         .chain([LASSO, ELASTIC_NET, LINEAR_SVM, KERNEL_SVM])

@@ -30,6 +30,7 @@ fn no_example_is_forgotten_here() {
         "digits.toml",
         "factorisation-machine.toml",
         "elastic-net.toml",
+        "generalised-linear.toml",
         "gossip.toml",
         "grouped.toml",
         "isotonic-regression.toml",
@@ -37,6 +38,7 @@ fn no_example_is_forgotten_here() {
         "kernel-svm.toml",
         "lasso-path.toml",
         "linear-svm.toml",
+        "linear-regression.toml",
         "local-steps.toml",
         "naive-bayes.toml",
         "parameter-server.toml",
@@ -46,6 +48,7 @@ fn no_example_is_forgotten_here() {
         "ratings.toml",
         "reproducible.toml",
         "scheduled-lasso.toml",
+        "ridge.toml",
         "sparse-mesh.toml",
         "survival-regression.toml",
         "topics.toml",
@@ -60,6 +63,16 @@ fn k_means_finds_the_clouds() {
     let report = runs("k-means", &[data]);
     assert_eq!((&report["topology"], &report["workers"]), (&"tree".into(), &4.into()));
     assert!(report["metrics"]["inertia"].as_f64().unwrap() > 0.0);
+}
+
+#[test]
+fn linear_models_explain_their_numbers() {
+    let noise = runs("linear-regression", &[])["metrics"]["rmse"].as_f64().unwrap();
+    assert!((0.48..0.52).contains(&noise), "{noise}");
+    for name in ["ridge", "generalised-linear"] {
+        let report = runs(name, &[]);
+        assert!(report["evaluation"]["r2"].as_f64().unwrap() > 0.4, "{name}: {report}");
+    }
 }
 
 #[test]

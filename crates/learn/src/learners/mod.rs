@@ -8,12 +8,16 @@ pub mod k_means;
 mod kernel_svm;
 mod lasso;
 mod linear_svm;
+mod generalised_linear;
+pub mod k_means;
+mod linear_regression;
 mod logistic_regression;
 pub mod matrix_factorisation;
 mod naive_bayes;
 mod perceptron;
 mod pipelined_perceptron;
 mod survival_regression;
+mod ridge;
 mod topic_model;
 
 use crate::Learner;
@@ -25,6 +29,9 @@ pub type BuildLearner = fn(&Params) -> Result<Box<dyn Learner>>;
 /// All learners.
 pub static LEARNERS: &[Entry<BuildLearner>] = &[
     logistic_regression::ENTRY,
+    linear_regression::ENTRY,
+    ridge::ENTRY,
+    generalised_linear::ENTRY,
     k_means::ENTRY,
     matrix_factorisation::ENTRY,
     boosted_stumps::ENTRY,

@@ -29,4 +29,20 @@ mod tests {
         let expected: f64 = (1..=50).map(|t| 0.1 / f64::from(t).sqrt()).sum();
         assert!((weights[0] - expected).abs() < 1e-12, "{weights:?}");
     }
+
+    /// Made with torch 2.15.0 in float64: `torch.optim.Adagrad([w], lr=0.1, eps=1e-8)` from w = (1, −2) with loss
+    /// (w²·(1, 3)).sum(), five steps.
+    #[test]
+    fn steps_are_those_of_torch() {
+        let (mut weights, mut squares) = ([1.0, -2.0], [0.0; 2]);
+        for _ in 0..5 {
+            let gradient = [2.0 * weights[0], 6.0 * weights[1]];
+            step((0.1, 1e-8), &mut weights, &gradient, &mut squares);
+        }
+        for (weight, expected) in weights.iter().zip(TORCH) {
+            assert!((weight - expected).abs() < 1e-13, "{weights:?}");
+        }
+    }
+
+    const TORCH: [f64; 2] = [0.6977148630909206, -1.686761598311512];
 }

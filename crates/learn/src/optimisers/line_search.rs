@@ -61,6 +61,11 @@ impl Search {
         self.next
     }
 
+    /// The next probe, at the same length as the last, is taken as it is.
+    pub(crate) fn settle_here(&mut self) {
+        self.settle = true;
+    }
+
     /// Takes the value and the slope at [`length`](Search::length).
     pub(crate) fn tell(&mut self, value: f64, slope: f64) -> Verdict {
         let probe = Probe { length: self.next, value, slope };

@@ -3,8 +3,14 @@
 
 pub(crate) mod adagrad;
 pub(crate) mod adam;
+pub(crate) mod adamw;
+pub(crate) mod conjugate_gradient;
+pub(crate) mod lamb;
 pub(crate) mod lbfgs;
 pub(crate) mod line_search;
 pub(crate) mod momentum;
 pub(crate) mod resting;
+pub(crate) mod nesterov;
+pub(crate) mod orthant;
+pub(crate) mod rmsprop;
 pub(crate) mod sgd;

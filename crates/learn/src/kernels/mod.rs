@@ -3,4 +3,5 @@
 pub(crate) mod distances;
 pub(crate) mod nearest;
 pub(crate) mod products;
+pub(crate) mod scatter;
 pub(crate) mod sparse_nearest;

@@ -19,7 +19,7 @@ const OPTIONS: Drive = Drive { workers: 1, shards: 16, seed: 7, batch: 10, epoch
 /// # Errors
 /// The broken law.
 pub fn check(learner: &dyn Learner) -> Verdict {
-    for case in cases(learner.task()) {
+    for case in cases(learner) {
         check_case(learner, &case).map_err(|law| format!("{}: {law}", case.name))?;
     }
     Ok(())

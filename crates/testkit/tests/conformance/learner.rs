@@ -32,6 +32,31 @@ fn settings(name: &str) -> &'static [&'static str] {
             "solver = 'adam'",
         ],
         "k-means" => &["k = 3"],
+        "bisecting-k-means" => {
+            &["k = 3", "k = 4\nstrategy = 'largest-cluster'\ntrials = 1", "k = 1"]
+        }
+        "gaussian-mixture" => &[
+            "components = 3",
+            "components = 2\ncovariance = 'tied'",
+            "components = 3\ncovariance = 'diagonal'\nstart = 'random'",
+            "components = 3\ncovariance = 'spherical'",
+            "components = 1",
+        ],
+        "power-iteration-clustering" => &["", "start = 'degree'", "k = 3"],
+        "pca" => &[
+            "",
+            "components = 1\nwhiten = true",
+            "components = 0.8",
+            "components = 1\nalgorithm = 'randomised'",
+        ],
+        "truncated-svd" => &["components = 1", "components = 1\noversampling = 0"],
+        "feature-selection" => &[
+            "",
+            "k = 1",
+            "method = 'chi2'",
+            "method = 'chi2'\nk = 1",
+            "method = 'mutual-information'\nk = 1",
+        ],
         "latent-dirichlet-allocation" => &["topics = 3"],
         _ => &[""],
     }

@@ -5,7 +5,7 @@
 
 mod assign;
 mod lloyd;
-mod points;
+pub(in crate::learners) mod points;
 mod seeding;
 mod state;
 mod weighted;

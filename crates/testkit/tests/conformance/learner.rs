@@ -31,7 +31,16 @@ fn settings(name: &str) -> &'static [&'static str] {
             "solver = 'momentum'\ndecay = 0.1",
             "solver = 'adam'",
         ],
-        "k-means" => &["k = 3"],
+        "k-means" => &[
+            "k = 3",
+            "k = 3\nalgorithm = 'lloyd'",
+            "k = 4\nalgorithm = 'elkan'\nseeding = 'first'",
+            "k = 4\nalgorithm = 'hamerly'\nseeding = 'random'",
+            "k = 3\nalgorithm = 'mini-batch'",
+            "k = 3\nalgorithm = 'mini-batch'\nseeding = 'random'",
+            "k = 1",
+            "k = 9",
+        ],
         "bisecting-k-means" => {
             &["k = 3", "k = 4\nstrategy = 'largest-cluster'\ntrials = 1", "k = 1"]
         }

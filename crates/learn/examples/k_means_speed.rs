@@ -1,15 +1,16 @@
 //! How fast an iteration of k-means is, with one worker and with two, on a million rows of 32 features and
 //! 100 centres that start at the first rows.
 //!
-//! `cargo run --release -p starlings-learn --example k_means_speed [FILE.npy]`: the file is a matrix of
-//! little-endian f32, so that other programs can be measured on the same rows; without it rows are drawn.
+//! `cargo run --release -p starlings-learn --example k_means_speed [FILE.npy [START.npy]]`: the file is a matrix of
+//! little-endian f32, so that other programs can be measured on the same rows; without it rows are drawn. Each of the
+//! algorithms that give Lloyd's clusters is run, and says how many distances it computed.
 
 #![expect(clippy::print_stdout, reason = "a program for people")]
 #![expect(clippy::disallowed_methods, reason = "it measures time")]
 
 use starlings_core::{Fault, Model, Result, Rng, Shard, Step, Update};
 use starlings_data::{Dealer, Encoding, Features, Holding, Schema, Table, Target};
-use starlings_learn::k_means::{KMeans, Seeding};
+use starlings_learn::k_means::{Algorithm, KMeans, Seeding};
 use starlings_learn::{Facts, Learner, Memory, Moment, NoWires, Outbox, Outcome, Place, Work};
 use std::sync::Arc;
 use std::time::Instant;
@@ -25,8 +26,15 @@ fn main() -> Result<()> {
     };
     let (rows, width) = (table.rows() as u64, table.width());
     let holding = Holding::whole(Arc::new(table), SHARDS);
-    let learner =
-        KMeans { k: CLUSTERS, iterations_max: ITERATIONS, tolerance: 0.0, seeding: Seeding::First };
+    let seeding = match std::env::args().nth(2) {
+        Some(path) => match read_npy(&path)?.features {
+            Features::Dense { values, .. } => {
+                Seeding::Given(values.into_iter().map(f64::from).collect())
+            }
+            Features::Sparse { .. } => return Err(Fault::caller("the start is a matrix")),
+        },
+        None => Seeding::First,
+    };
     let schema = Schema {
         columns: Vec::new(),
         encoding: Encoding::OneHot,
@@ -36,15 +44,20 @@ fn main() -> Result<()> {
     };
     let facts = Facts { rows, schema, shards: SHARDS, seed: 1, epochs: None, batch: 1 };
     println!("{rows} rows x {width} features, {CLUSTERS} centres");
-    for workers in [1, 2] {
-        let model = learner.init(&facts, Place::WHOLE)?;
-        let (seconds, outcome) = train(&learner, model, &holding, workers)?;
-        let iterations = outcome.iterations.unwrap_or(0);
-        println!(
-            "{workers} worker(s): {iterations} iterations, {:.4} s each, inertia before the last {:.1}",
-            seconds / iterations as f64,
-            outcome.objective.unwrap_or(f64::NAN)
-        );
+    for algorithm in [Algorithm::Lloyd, Algorithm::Hamerly, Algorithm::Elkan] {
+        let (iterations_max, tolerance, seeding) = (ITERATIONS, 0.0, seeding.clone());
+        let learner = KMeans { k: CLUSTERS, algorithm, iterations_max, tolerance, seeding };
+        for workers in [1, 2] {
+            let mut model = learner.init(&facts, Place::WHOLE)?;
+            let (seconds, outcome) = train(&learner, &mut model, &holding, workers)?;
+            let iterations = outcome.iterations.unwrap_or(0);
+            println!(
+                "{algorithm:?}, {workers} worker(s): {iterations} iterations, {:.4} s each, {} distances, inertia {:.1}",
+                seconds / iterations as f64,
+                model.i64("distances")[0],
+                inertia(&learner, &model, &holding)?
+            );
+        }
     }
     Ok(())
 }
@@ -57,7 +70,7 @@ struct Worker {
 /// Trains, and gives the seconds of all iterations together: the first step, which gathers rows, is not one.
 fn train(
     learner: &KMeans,
-    mut model: Model,
+    model: &mut Model,
     holding: &Holding,
     workers: u32,
 ) -> Result<(f64, Outcome)> {
@@ -73,7 +86,7 @@ fn train(
     let (mut step, mut start) = (0, Instant::now());
     loop {
         let moment = Moment { step: Step(step), pass: 0, seed: 1, rows: holding.rows_total };
-        let shared = &model;
+        let shared = &*model;
         let updates = std::thread::scope(|scope| -> Result<Vec<Update>> {
             let running: Vec<_> = workers
                 .iter_mut()
@@ -87,7 +100,7 @@ fn train(
         for update in updates {
             sum.fold(&update).map_err(|error| Fault::machine(error.to_string()))?;
         }
-        let outcome = learner.apply(&mut model, &sum, &moment)?;
+        let outcome = learner.apply(model, &sum, &moment)?;
         if outcome.done {
             return Ok((start.elapsed().as_secs_f64(), outcome));
         }
@@ -96,6 +109,13 @@ fn train(
         }
         step += 1;
     }
+}
+
+/// The sum of squared distances over all rows.
+fn inertia(learner: &KMeans, model: &Model, holding: &Holding) -> Result<f64> {
+    let mut found = Vec::new();
+    learner.predict(model, &Dealer::new(holding.clone(), 1, 1).everything(), &mut found)?;
+    Ok(found.chunks_exact(2).map(|pair| pair[1]).sum())
 }
 
 fn contribute(

@@ -1,17 +1,19 @@
 //! Stop 2 of the walk: batch → update → model. The trait is in `learner.rs`; each algorithm is one file
 //! or folder under `learners/`, on top of `optimisers/` and `kernels/`.
 
+mod algebra;
 mod by_shard;
 mod columns;
 mod kernels;
 mod learner;
 mod learners;
-mod margin;
 mod linear;
+mod margin;
 mod memory;
 pub mod metrics;
 mod optimisers;
 mod outbox;
+mod projection;
 mod refusals;
 mod rows;
 mod sparse_regression;
@@ -19,7 +21,7 @@ mod wires;
 
 pub use learner::{Appetite, Facts, Grade, Learner, Moment, Needs, Outcome, Place, Task, Work};
 pub use learners::{BuildLearner, LEARNERS};
-pub use learners::{k_means, matrix_factorisation};
+pub use learners::{gaussian_mixture, k_means, matrix_factorisation};
 pub use memory::{Cells, Memory};
 pub use outbox::{Outbox, Sink};
 pub use wires::{NoWires, Wires};

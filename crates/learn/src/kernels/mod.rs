@@ -4,5 +4,6 @@ pub(crate) mod distances;
 pub(crate) mod gram;
 pub(crate) mod nearest;
 pub(crate) mod products;
+pub(crate) mod scatter;
 pub(crate) mod sparse_nearest;
 pub(crate) mod symmetric_roots;

@@ -52,12 +52,70 @@ impl PackedCentres {
         debug_assert_eq!(rows.len(), labels.len() * self.width, "one label a row");
         Arch::new().dispatch(Nearest { centres: self, rows, labels });
     }
+
+    /// Writes for each row the numbers of its nearest and its next nearest centre. `rows` are shifted in place. There
+    /// are at least two centres.
+    pub(crate) fn nearest_two(&self, rows: &mut [f32], labels: &mut [u32], seconds: &mut [u32]) {
+        debug_assert_eq!(rows.len(), labels.len() * self.width, "one label a row");
+        Arch::new().dispatch(NearestTwo { centres: self, rows, labels, seconds });
+    }
 }
 
 struct Nearest<'a> {
     centres: &'a PackedCentres,
     rows: &'a mut [f32],
     labels: &'a mut [u32],
+}
+
+struct NearestTwo<'a> {
+    centres: &'a PackedCentres,
+    rows: &'a mut [f32],
+    labels: &'a mut [u32],
+    seconds: &'a mut [u32],
+}
+
+impl WithSimd for NearestTwo<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        for row in self.rows.chunks_exact_mut(self.centres.width) {
+            row.iter_mut().zip(&self.centres.offset).for_each(|(x, m)| *x -= m);
+        }
+        let labels = (self.labels, self.seconds);
+        match S::F32_LANES {
+            16 => pair_blocks::<S, 4, 4, 1>(simd, self.centres, self.rows, labels),
+            8 => pair_blocks::<S, 2, 2, 2>(simd, self.centres, self.rows, labels),
+            4 => pair_blocks::<S, 2, 1, 4>(simd, self.centres, self.rows, labels),
+            _ => pair_blocks::<S, 1, 1, 16>(simd, self.centres, self.rows, labels),
+        }
+    }
+}
+
+/// Blocks of R rows, then the remaining rows one by one, for the two nearest.
+#[inline(always)]
+fn pair_blocks<S: Simd, const R: usize, const G: usize, const W: usize>(
+    simd: S,
+    centres: &PackedCentres,
+    rows: &[f32],
+    (labels, seconds): (&mut [u32], &mut [u32]),
+) {
+    let width = centres.width;
+    let whole = labels.len() / R * R;
+    for first in (0..whole).step_by(R) {
+        let mut best = BestTwo::<S, R, W>::new(simd);
+        let rows = &rows[first * width..(first + R) * width];
+        against_all::<S, R, G, W>(simd, centres, rows, &mut best);
+        for row in 0..R {
+            (labels[first + row], seconds[first + row]) = best.winners(simd, row);
+        }
+    }
+    for at in whole..labels.len() {
+        let mut best = BestTwo::<S, 1, W>::new(simd);
+        let row = &rows[at * width..(at + 1) * width];
+        against_all::<S, 1, G, W>(simd, centres, row, &mut best);
+        (labels[at], seconds[at]) = best.winners(simd, 0);
+    }
 }
 
 impl WithSimd for Nearest<'_> {
@@ -107,20 +165,80 @@ fn block<S: Simd, const R: usize, const G: usize, const W: usize>(
     labels: &mut [u32],
 ) {
     let mut best = Best::<S, R, W>::new(simd);
+    against_all::<S, R, G, W>(simd, centres, rows, &mut best);
+    for (row, label) in labels.iter_mut().enumerate() {
+        *label = best.winner(simd, row);
+    }
+}
+
+/// Offers the scores of R rows against all centres.
+#[inline(always)]
+fn against_all<S: Simd, const R: usize, const G: usize, const W: usize>(
+    simd: S,
+    centres: &PackedCentres,
+    rows: &[f32],
+    best: &mut impl Keep<S>,
+) {
     let (count, mut group) = (centres.bias.len() / GROUP, 0);
     while group + G <= count {
-        panel::<S, R, G, W>(simd, centres, rows, group, &mut best);
+        panel::<S, R, G, W>(simd, centres, rows, group, best);
         group += G;
     }
     // At most three groups remain, and all of them in one go keeps more additions in flight.
     match count - group {
-        3 => panel::<S, R, 3, W>(simd, centres, rows, group, &mut best),
-        2 => panel::<S, R, 2, W>(simd, centres, rows, group, &mut best),
-        1 => panel::<S, R, 1, W>(simd, centres, rows, group, &mut best),
+        3 => panel::<S, R, 3, W>(simd, centres, rows, group, best),
+        2 => panel::<S, R, 2, W>(simd, centres, rows, group, best),
+        1 => panel::<S, R, 1, W>(simd, centres, rows, group, best),
         _ => {}
     }
-    for (row, label) in labels.iter_mut().enumerate() {
-        *label = best.winner(simd, row);
+}
+
+/// What is kept of the scores that are offered.
+trait Keep<S: Simd> {
+    /// Takes the scores of the centres in `place` where they are larger than those kept.
+    fn offer(&mut self, simd: S, at: (usize, usize), score: S::f32s, place: S::f32s);
+}
+
+/// The two largest scores so far and whose they are, for each row and lane.
+struct BestTwo<S: Simd, const R: usize, const W: usize> {
+    first: Best<S, R, W>,
+    second: Best<S, R, W>,
+}
+
+impl<S: Simd, const R: usize, const W: usize> BestTwo<S, R, W> {
+    #[inline(always)]
+    fn new(simd: S) -> Self {
+        BestTwo { first: Best::new(simd), second: Best::new(simd) }
+    }
+
+    /// The first of the centres with the largest score, and the next.
+    #[inline(always)]
+    fn winners(&self, simd: S, row: usize) -> (u32, u32) {
+        let winner = self.first.winner(simd, row);
+        let place = simd.splat_f32s(winner as f32);
+        // In the lane of the winner the next is its second; elsewhere the first of the lane.
+        let mut rest = Best::<S, 1, W>::new(simd);
+        for w in 0..W {
+            let own = simd.equal_f32s(self.first.place[row][w], place);
+            let (first, second) = (self.first.score[row][w], self.second.score[row][w]);
+            rest.score[0][w] = simd.select_f32s(own, second, first);
+            let (first, second) = (self.first.place[row][w], self.second.place[row][w]);
+            rest.place[0][w] = simd.select_f32s(own, second, first);
+        }
+        (winner, rest.winner(simd, 0))
+    }
+}
+
+impl<S: Simd, const R: usize, const W: usize> Keep<S> for BestTwo<S, R, W> {
+    #[inline(always)]
+    fn offer(&mut self, simd: S, (r, w): (usize, usize), score: S::f32s, place: S::f32s) {
+        let (first, at) = (self.first.score[r][w], self.first.place[r][w]);
+        let better = simd.greater_than_f32s(score, first);
+        let (less, less_at) =
+            (simd.select_f32s(better, first, score), simd.select_f32s(better, at, place));
+        self.first.score[r][w] = simd.select_f32s(better, score, first);
+        self.first.place[r][w] = simd.select_f32s(better, place, at);
+        self.second.offer(simd, (r, w), less, less_at);
     }
 }
 
@@ -136,14 +254,6 @@ impl<S: Simd, const R: usize, const W: usize> Best<S, R, W> {
     fn new(simd: S) -> Self {
         let score = [[simd.splat_f32s(f32::NEG_INFINITY); W]; R];
         Best { score, place: [[simd.splat_f32s(0.0); W]; R] }
-    }
-
-    /// Takes the scores of the centres in `place` where they are larger.
-    #[inline(always)]
-    fn offer(&mut self, simd: S, (r, w): (usize, usize), score: S::f32s, place: S::f32s) {
-        let better = simd.greater_than_f32s(score, self.score[r][w]);
-        self.score[r][w] = simd.select_f32s(better, score, self.score[r][w]);
-        self.place[r][w] = simd.select_f32s(better, place, self.place[r][w]);
     }
 
     /// The first of the centres with the largest score.
@@ -163,6 +273,15 @@ impl<S: Simd, const R: usize, const W: usize> Best<S, R, W> {
     }
 }
 
+impl<S: Simd, const R: usize, const W: usize> Keep<S> for Best<S, R, W> {
+    #[inline(always)]
+    fn offer(&mut self, simd: S, (r, w): (usize, usize), score: S::f32s, place: S::f32s) {
+        let better = simd.greater_than_f32s(score, self.score[r][w]);
+        self.score[r][w] = simd.select_f32s(better, score, self.score[r][w]);
+        self.place[r][w] = simd.select_f32s(better, place, self.place[r][w]);
+    }
+}
+
 /// R rows against G groups of centres.
 #[inline(always)]
 #[expect(
@@ -174,7 +293,7 @@ fn panel<S: Simd, const R: usize, const G: usize, const W: usize>(
     centres: &PackedCentres,
     rows: &[f32],
     group: usize,
-    best: &mut Best<S, R, W>,
+    best: &mut impl Keep<S>,
 ) {
     let width = centres.width;
     let packed: [&[[S::f32s; W]]; G] = std::array::from_fn(|g| {
@@ -246,6 +365,27 @@ mod tests {
                     let label = label as usize;
                     let chosen = by_definition(row, &centres[label * width..(label + 1) * width]).1;
                     assert!(chosen <= smallest + 1e-4 * width as f64, "{chosen} {smallest}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_next_nearest_is_nearer_than_all_others() {
+        let mut rng = Rng::named(4, "nearest", &[]);
+        for (rows, count, width) in [(5, 2, 2), (13, 16, 7), (9, 17, 32), (31, 100, 5)] {
+            let points = normals(rows * width, 0.0, &mut rng);
+            let centres: Vec<f64> =
+                normals(count * width, 0.0, &mut rng).into_iter().map(f64::from).collect();
+            let (mut labels, mut seconds) = (vec![0; rows], vec![0; rows]);
+            let packed = PackedCentres::new(&centres, width);
+            packed.nearest_two(&mut points.clone(), &mut labels, &mut seconds);
+            for ((row, &label), &second) in points.chunks_exact(width).zip(&labels).zip(&seconds) {
+                let to = |c: usize| by_definition(row, &centres[c * width..(c + 1) * width]).1;
+                let (first, next) = (to(label as usize), to(second as usize));
+                assert_ne!(label, second);
+                for other in (0..count).filter(|&c| c as u32 != label && c as u32 != second) {
+                    assert!(to(other) + 1e-4 >= next && next + 1e-4 >= first);
                 }
             }
         }

@@ -1,24 +1,29 @@
 //! The catalogue of learners: one file or folder each, two lines here.
 
+mod bisecting_k_means;
 mod boosted_stumps;
-mod factorisation_machine;
-mod isotonic_regression;
 mod elastic_net;
+mod factorisation_machine;
+mod feature_selection;
+pub mod gaussian_mixture;
+mod generalised_linear;
+mod isotonic_regression;
 pub mod k_means;
 mod kernel_svm;
 mod lasso;
-mod linear_svm;
-mod generalised_linear;
-pub mod k_means;
 mod linear_regression;
+mod linear_svm;
 mod logistic_regression;
 pub mod matrix_factorisation;
 mod naive_bayes;
+mod pca;
 mod perceptron;
 mod pipelined_perceptron;
-mod survival_regression;
+mod power_iteration_clustering;
 mod ridge;
+mod survival_regression;
 mod topic_model;
+mod truncated_svd;
 
 use crate::Learner;
 use starlings_core::{Entry, Params, Result};
@@ -46,4 +51,10 @@ pub static LEARNERS: &[Entry<BuildLearner>] = &[
     elastic_net::ENTRY,
     linear_svm::ENTRY,
     kernel_svm::ENTRY,
+    bisecting_k_means::ENTRY,
+    gaussian_mixture::ENTRY,
+    power_iteration_clustering::ENTRY,
+    pca::ENTRY,
+    truncated_svd::ENTRY,
+    feature_selection::ENTRY,
 ];

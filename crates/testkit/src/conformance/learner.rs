@@ -28,7 +28,7 @@ pub fn check(learner: &dyn Learner) -> Verdict {
 /// # Errors
 /// The broken law.
 pub fn check_on(learner: &dyn Learner, prepare: &dyn Fn(&mut Table) -> bool) -> Verdict {
-    for case in cases(learner.task()) {
+    for case in cases(learner) {
         let mut table = (*case.table).clone();
         if !prepare(&mut table) {
             continue;

@@ -2,8 +2,8 @@
 //! row, one feature, rows held sparse.
 
 use starlings_core::Rng;
-use starlings_data::{Column, ColumnKind, Encoding, Features, Schema, Table, Target};
-use starlings_learn::Task;
+use starlings_data::{Column, ColumnKind, Encoding, Features, LabelNeed, Schema, Table, Target};
+use starlings_learn::{Learner, Task};
 use std::sync::Arc;
 
 /// One data set.
@@ -18,8 +18,26 @@ pub(super) struct Case {
     pub(super) must_learn: bool,
 }
 
-/// The data sets of a task.
-pub(super) fn cases(task: Task) -> Vec<Case> {
+/// The data sets of a learner: those of its task, unless it reads rows in a way of its own.
+pub(super) fn cases(learner: &dyn Learner) -> Vec<Case> {
+    match (learner.task(), learner.encoding(), learner.label()) {
+        (Task::Clustering, Encoding::Identity, _) => vec![
+            edges("edges", 60, true),
+            edges("fewer rows than shards", 9, true),
+            edges("one row", 1, false),
+        ],
+        (Task::Projection, _, LabelNeed::Class) => vec![
+            counted("counts by class", (43, 5), true),
+            sparse(counted("counts by class in sparse rows", (43, 5), false)),
+            counted("fewer rows than shards", (9, 3), true),
+            counted("one row", (1, 3), false),
+            counted("one feature", (30, 1), true),
+        ],
+        (task, ..) => of_task(task),
+    }
+}
+
+fn of_task(task: Task) -> Vec<Case> {
     match task {
         Task::Classification => vec![
             classes("two classes", (43, 5), 2, true),
@@ -140,6 +158,47 @@ fn ratings(name: &'static str, rows: usize, must: bool) -> Case {
         ..schema(2, Target::Number)
     };
     Case { name, table: dense(2, values, labels), schema, must_learn: must }
+}
+
+/// Edges among twelve nodes in two groups, with similarities; few lead from one group to the other.
+fn edges(name: &'static str, rows: usize, must: bool) -> Case {
+    let mut rng = Rng::named(6, name, &[]);
+    let (mut values, mut labels) = (Vec::new(), Vec::new());
+    for row in 0..rows {
+        let group = (row % 2) as u64 * 6;
+        let across = row % 9 == 8;
+        let (source, target) =
+            (group + rng.below(6), (group + rng.below(6) + u64::from(across) * 6) % 12);
+        values.extend([source as f32, target as f32]);
+        labels.push(if across { 0.1 } else { 0.5 + rng.uniform() as f32 });
+    }
+    let column = |position, name: &str| Column {
+        name: name.to_string(),
+        position,
+        kind: ColumnKind::Categorical { codes: (0..12).map(|node| format!("{node:02}")).collect() },
+        missing: 0,
+    };
+    let schema = Schema {
+        columns: vec![column(0, "source"), column(1, "destination")],
+        encoding: Encoding::Identity,
+        ..schema(2, Target::Number)
+    };
+    Case { name, table: dense(2, values, labels), schema, must_learn: must }
+}
+
+/// Whole numbers whose size depends on the class.
+fn counted(name: &'static str, size: (usize, usize), must: bool) -> Case {
+    let case = classes(name, size, 2, must);
+    let mut table = (*case.table).clone();
+    let labels = table.labels.clone();
+    if let Features::Dense { width, values } = &mut table.features {
+        for (row, numbers) in values.chunks_exact_mut(*width).enumerate() {
+            let first = &mut numbers[0];
+            *first += labels[row];
+            numbers.iter_mut().for_each(|x| *x = (x.abs() * 2.0).round());
+        }
+    }
+    Case { table: Arc::new(table), ..case }
 }
 
 /// Documents of two kinds: words of the first half of the vocabulary, or of the second.

@@ -55,7 +55,6 @@ fn settings(name: &str) -> &'static [&'static str] {
         "generalised-linear" => {
             &["", "solver = 'newton'", "solver = 'sandblaster'", "solver = 'adamw'"]
         }
-        "k-means" => &["k = 3"],
         "lasso" => &[
             "l1 = 0.1",
             "l1 = 0.1\npath = 5",
@@ -80,6 +79,41 @@ fn settings(name: &str) -> &'static [&'static str] {
             "components = 9\napproximation = 'random-features'\nkernel = 'polynomial'\ncoef0 = 1.0",
             "components = 8\nkernel = 'polynomial'\nstandardise = true",
             "components = 8\nkernel = 'sigmoid'\nstandardise = true\ngamma = 0.1",
+        ],
+        "k-means" => &[
+            "k = 3",
+            "k = 3\nalgorithm = 'lloyd'",
+            "k = 4\nalgorithm = 'elkan'\nseeding = 'first'",
+            "k = 4\nalgorithm = 'hamerly'\nseeding = 'random'",
+            "k = 3\nalgorithm = 'mini-batch'",
+            "k = 3\nalgorithm = 'mini-batch'\nseeding = 'random'",
+            "k = 1",
+            "k = 9",
+        ],
+        "bisecting-k-means" => {
+            &["k = 3", "k = 4\nstrategy = 'largest-cluster'\ntrials = 1", "k = 1"]
+        }
+        "gaussian-mixture" => &[
+            "components = 3",
+            "components = 2\ncovariance = 'tied'",
+            "components = 3\ncovariance = 'diagonal'\nstart = 'random'",
+            "components = 3\ncovariance = 'spherical'",
+            "components = 1",
+        ],
+        "power-iteration-clustering" => &["", "start = 'degree'", "k = 3"],
+        "pca" => &[
+            "",
+            "components = 1\nwhiten = true",
+            "components = 0.8",
+            "components = 1\nalgorithm = 'randomised'",
+        ],
+        "truncated-svd" => &["components = 1", "components = 1\noversampling = 0"],
+        "feature-selection" => &[
+            "",
+            "k = 1",
+            "method = 'chi2'",
+            "method = 'chi2'\nk = 1",
+            "method = 'mutual-information'\nk = 1",
         ],
         "latent-dirichlet-allocation" => &["topics = 3"],
         "naive-bayes" => &[

@@ -45,6 +45,18 @@ struct Room {
     scores: Vec<f32>,
     labels: Vec<u32>,
     squared: Vec<f64>,
+    seconds: Vec<u32>,
+    seconds_squared: Vec<f64>,
+}
+
+/// A row's nearest centre, the squared distance to it and to the next nearest.
+pub(super) struct Pair {
+    /// The nearest centre.
+    pub(super) label: u32,
+    /// The squared distance to it.
+    pub(super) squared: f64,
+    /// The squared distance to the next nearest.
+    pub(super) next: f64,
 }
 
 impl<'a> Assigner<'a> {
@@ -71,6 +83,76 @@ impl<'a> Assigner<'a> {
             }
             let (labels, squared) = (&room.labels, &room.squared);
             each(&Tile { first: tile * tile_rows, rows, labels, squared });
+        }
+    }
+
+    /// For rows of a table, tile by tile: the nearest centre and the next nearest, with the squared distances to
+    /// both. There are at least two centres.
+    pub(super) fn visit_pairs(&self, table: &Table, rows: &[usize], mut each: impl FnMut(usize, Pair)) {
+        let tile_rows = (TILE_NUMBERS / self.width).clamp(TILE_ROWS_MIN, TILE_ROWS_MAX);
+        let mut room = Room::default();
+        for (tile, rows) in rows.chunks(tile_rows).enumerate() {
+            room.labels.resize(rows.len(), 0);
+            room.seconds.resize(rows.len(), 0);
+            room.squared.resize(rows.len(), 0.0);
+            room.seconds_squared.resize(rows.len(), 0.0);
+            match &self.form {
+                Form::Dense(centres) => self.pair_dense(centres, table, rows, &mut room),
+                Form::Sparse(centres) => self.pair_sparse(centres, table, rows, &mut room),
+            }
+            for place in 0..rows.len() {
+                let label = room.labels[place];
+                let (squared, next) = (room.squared[place], room.seconds_squared[place]);
+                each(tile * tile_rows + place, Pair { label, squared, next });
+            }
+        }
+    }
+
+    /// The squared distance of a row to a centre.
+    pub(super) fn squared_distance(&self, table: &Table, row: usize, label: u32) -> f64 {
+        let from = label as usize * self.width;
+        let centre = &self.centres[from..from + self.width];
+        match (&self.form, table.row(row)) {
+            (_, Row::Dense(values)) => {
+                let mut out = [0.0];
+                squared_distances(values, &[0], centre, &mut out);
+                out[0]
+            }
+            (Form::Sparse(transposed), Row::Sparse(columns, values)) => {
+                transposed.squared_distance((columns, values), label, centre)
+            }
+            (Form::Dense(_), Row::Sparse(..)) => unreachable!("the form is the table's"),
+        }
+    }
+
+    fn pair_dense(&self, packed: &PackedCentres, table: &Table, rows: &[usize], room: &mut Room) {
+        room.shifted.clear();
+        for_each_stretch(table, rows, |_, stretch| room.shifted.extend_from_slice(stretch));
+        packed.nearest_two(&mut room.shifted, &mut room.labels, &mut room.seconds);
+        for_each_stretch(table, rows, |from, stretch| {
+            let to = from + stretch.len() / self.width;
+            let (labels, squared) = (&room.labels[from..to], &mut room.squared[from..to]);
+            squared_distances(stretch, labels, self.centres, squared);
+            let (seconds, squared) = (&room.seconds[from..to], &mut room.seconds_squared[from..to]);
+            squared_distances(stretch, seconds, self.centres, squared);
+        });
+    }
+
+    fn pair_sparse(
+        &self,
+        transposed: &TransposedCentres,
+        table: &Table,
+        rows: &[usize],
+        room: &mut Room,
+    ) {
+        for (place, &row) in rows.iter().enumerate() {
+            let Row::Sparse(columns, values) = table.row(row) else { unreachable!("sparse table") };
+            let label = transposed.nearest(columns, values, &mut room.scores);
+            let scores = room.scores.iter().enumerate().filter(|(other, _)| *other != label as usize);
+            let second = scores.max_by(|a, b| a.1.total_cmp(b.1)).map_or(label, |(at, _)| at as u32);
+            room.labels[place] = label;
+            room.squared[place] = self.squared_distance(table, row, label);
+            room.seconds_squared[place] = self.squared_distance(table, row, second);
         }
     }
 

@@ -15,6 +15,10 @@ use starlings_data::{Features, Row, Table};
 
 /// Farthest rows that one shard sends at most.
 const FARTHEST_MAX: usize = 64;
+/// Numbers before the features of a row that is sent: squared distance, centre and weight.
+const PREFIX: usize = 3;
+/// How many distances to centres were computed.
+pub(super) const DISTANCES: &str = "distances";
 
 /// The contribution: sums, counts, inertia and, when centres are empty, the farthest rows.
 pub(super) fn contribute(work: &mut Work<'_>) {
@@ -23,8 +27,8 @@ pub(super) fn contribute(work: &mut Work<'_>) {
     let table = work.batch.table;
     let assigner = Assigner::new(work.model.f64("centres"), width, table);
     let mut sums = vec![0.0; k * width];
-    let mut counts = vec![0; k];
-    let mut inertia = 0.0;
+    let mut counts = vec![0.0; k];
+    let (mut inertia, mut distances) = (0.0, 0);
     let mut points = Points::default();
     for slice in &work.batch.slices {
         // What the seeding remembered of the rows is of no more use.
@@ -32,34 +36,50 @@ pub(super) fn contribute(work: &mut Work<'_>) {
         let mut farthest = Farthest::new(progress.empty as usize);
         assigner.visit(table, slice, |tile| {
             add_tile(table, tile, &mut sums);
-            tile.labels.iter().for_each(|&label| counts[label as usize] += 1);
-            inertia += tile.squared.iter().sum::<f64>();
-            farthest.see(tile);
+            for ((&row, &label), squared) in tile.rows.iter().zip(tile.labels).zip(tile.squared) {
+                let weight = table.weight(row);
+                counts[label as usize] += weight;
+                inertia += weight * squared;
+            }
+            distances += (tile.rows.len() * k) as i64;
+            farthest.see(table, tile);
         });
         for &(squared, row, label) in &farthest.rows {
-            points.add(slice, table, row, &[squared, f64::from(label)]);
+            points.add(slice, table, row, &[squared, f64::from(label), table.weight(row)]);
         }
     }
     work.outbox.emit(Block::dense("sums", sums));
-    work.outbox.emit(Block::counts("counts", counts));
+    work.outbox.emit(Block::dense("counts", counts));
+    work.outbox.emit(Block::counts(DISTANCES, vec![distances]));
     work.outbox.emit(Block::dense("inertia", vec![inertia]));
-    work.outbox.emit(Block::rows("farthest", points.into_rows(progress.rows, width + 2)));
+    work.outbox.emit(Block::rows("farthest", points.into_rows(progress.rows, width + PREFIX)));
 }
 
 /// Adds the rows of a tile onto the sums of their centres.
 fn add_tile(table: &Table, tile: &Tile<'_>, sums: &mut [f64]) {
+    add_labelled(table, tile.rows, tile.labels, sums);
+}
+
+/// Adds rows, each as often as it weighs, onto the sums of their centres.
+pub(super) fn add_labelled(table: &Table, rows: &[usize], labels: &[u32], sums: &mut [f64]) {
     let width = table.width();
-    match table.features {
-        Features::Dense { .. } => for_each_stretch(table, tile.rows, |from, stretch| {
+    if table.weights.is_empty() && matches!(table.features, Features::Dense { .. }) {
+        for_each_stretch(table, rows, |from, stretch| {
             let to = from + stretch.len() / width;
-            add_rows(width, stretch, &tile.labels[from..to], sums);
-        }),
-        Features::Sparse { .. } => {
-            for (&row, &label) in tile.rows.iter().zip(tile.labels) {
-                let Row::Sparse(columns, values) = table.row(row) else { continue };
-                let sum = &mut sums[label as usize * width..(label as usize + 1) * width];
+            add_rows(width, stretch, &labels[from..to], sums);
+        });
+        return;
+    }
+    for (&row, &label) in rows.iter().zip(labels) {
+        let weight = table.weight(row);
+        let sum = &mut sums[label as usize * width..(label as usize + 1) * width];
+        match table.row(row) {
+            Row::Dense(values) => {
+                sum.iter_mut().zip(values).for_each(|(sum, x)| *sum += weight * f64::from(*x));
+            }
+            Row::Sparse(columns, values) => {
                 for (&column, &x) in columns.iter().zip(values) {
-                    sum[column as usize] += f64::from(x);
+                    sum[column as usize] += weight * f64::from(x);
                 }
             }
         }
@@ -77,12 +97,15 @@ impl Farthest {
         Farthest { limit: limit.min(FARTHEST_MAX), rows: Vec::new() }
     }
 
-    fn see(&mut self, tile: &Tile<'_>) {
+    fn see(&mut self, table: &Table, tile: &Tile<'_>) {
         if self.limit == 0 {
             return;
         }
         for ((&row, &label), &squared) in tile.rows.iter().zip(tile.labels).zip(tile.squared) {
             let full = self.rows.len() == self.limit;
+            if table.weight(row) <= 0.0 {
+                continue;
+            }
             if full && self.rows.last().is_some_and(|&(least, ..)| squared <= least) {
                 continue;
             }
@@ -93,67 +116,86 @@ impl Farthest {
     }
 }
 
-/// Moves the centres.
+/// Refuses sums that are not finite. Where the step knows the inertia, it is given back.
+pub(super) fn check_finite(update: &Update) -> Result<Option<f64>> {
+    let inertia = update.get("inertia").map(|block| block.f64s()[0]);
+    let finite = inertia.is_none_or(f64::is_finite) && update.f64("sums").iter().all(|x| x.is_finite());
+    if finite {
+        return Ok(inertia);
+    }
+    Err(Fault::caller("the squared distances are too large for floating-point numbers")
+        .hint("scale the features, for example to variance 1"))
+}
+
+/// Adds the distances computed in a step to those computed before it.
+pub(super) fn count_distances(model: &mut Model, update: &Update) {
+    let computed = update.i64(DISTANCES)[0];
+    model.i64_mut(DISTANCES)[0] += computed;
+}
+
+/// Moves the centres, and notes how far each went.
 pub(super) fn apply(model: &mut Model, update: &Update) -> Result<Outcome> {
     let width = state::width(model);
     let mut progress = Progress::read(model);
     let (tolerance, _) = state::thresholds(model);
-    let inertia = update.f64("inertia")[0];
-    if !inertia.is_finite() {
-        return Err(Fault::caller(
-            "the squared distances are too large for floating-point numbers",
-        )
-        .hint("scale the features, for example to variance 1"));
-    }
+    let inertia = check_finite(update)?;
+    count_distances(model, update);
     let mut sums = update.f64("sums").to_vec();
-    let mut counts = update.i64("counts").to_vec();
-    fill_empty(update, &mut sums, &mut counts, width)?;
-    let mut shift = 0.0;
+    let mut counts = update.f64("counts").to_vec();
+    if progress.empty > 0 {
+        fill_empty(update, &mut sums, &mut counts, width)?;
+    }
+    let mut drifts = vec![0.0; counts.len()];
     let centres = model.f64_mut("centres").chunks_exact_mut(width);
-    for ((centre, sum), &count) in centres.zip(sums.chunks_exact(width)).zip(&counts) {
-        if count > 0 {
+    for (((centre, sum), &count), drift) in
+        centres.zip(sums.chunks_exact(width)).zip(&counts).zip(&mut drifts)
+    {
+        if count > 0.0 {
             for (c, sum) in centre.iter_mut().zip(sum) {
-                let moved = sum / count as f64;
-                shift += (moved - *c).powi(2);
+                let moved = sum / count;
+                *drift += (moved - *c).powi(2);
                 *c = moved;
             }
         }
     }
+    let shift: f64 = drifts.iter().sum();
+    state::set_drifts(model, drifts.iter().map(|drift| drift.sqrt()).collect());
     let tried = progress.empty > 0;
-    progress.empty = counts.iter().filter(|&&count| count == 0).count() as i64;
+    progress.empty = counts.iter().filter(|&&count| count <= 0.0).count() as i64;
     progress.iterations += 1;
     // Centres that are still empty after the farthest rows were offered have nowhere better to go.
     let settled = shift <= tolerance && (progress.empty == 0 || tried);
     progress.write(model);
     Ok(Outcome {
-        objective: Some(inertia),
+        objective: inertia,
         done: settled || progress.iterations >= progress.iterations_max,
         iterations: Some(progress.iterations as u64),
     })
 }
 
 /// Gives the farthest rows that were sent to the centres without rows.
-fn fill_empty(update: &Update, sums: &mut [f64], counts: &mut [i64], width: usize) -> Result<()> {
+fn fill_empty(update: &Update, sums: &mut [f64], counts: &mut [f64], width: usize) -> Result<()> {
     let sent = update.rows("farthest");
     let sent = sent.ok_or_else(|| Fault::peer(None, "the farthest rows are missing"))?;
     let values = sent.values.as_f64().expect("points are f64");
-    let mut offers: Vec<&[f64]> = values.chunks_exact(width + 2).collect();
+    let mut offers: Vec<&[f64]> = values.chunks_exact(width + PREFIX).collect();
     // A stable sort: among equally far rows the one with the lower number comes first.
     offers.sort_by(|a, b| b[0].total_cmp(&a[0]));
     let mut offers = offers.into_iter().filter(|offer| offer[0] > 0.0);
     for empty in 0..counts.len() {
-        if counts[empty] > 0 {
+        if counts[empty] > 0.0 {
             continue;
         }
         // The last row of a cluster is not taken from it: that would only empty another.
-        let Some(offer) = offers.find(|offer| counts[offer[1] as usize] > 1) else { break };
-        let (from, point) = (offer[1] as usize, &offer[2..]);
+        let others = |offer: &&[f64]| counts[offer[1] as usize] > offer[2] * (1.0 + 1e-9);
+        let Some(offer) = offers.find(others) else { break };
+        let (from, weight, point) = (offer[1] as usize, offer[2], &offer[PREFIX..]);
         for (feature, x) in point.iter().enumerate() {
-            sums[from * width + feature] -= x;
-            sums[empty * width + feature] = *x;
+            sums[from * width + feature] -= weight * x;
+            sums[empty * width + feature] = weight * x;
         }
-        counts[from] -= 1;
-        counts[empty] = 1;
+        counts[from] -= weight;
+        counts[empty] = weight;
     }
     Ok(())
 }

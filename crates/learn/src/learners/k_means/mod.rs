@@ -1,11 +1,13 @@
 //! k-means: k centres such that the sum of squared distances of rows to their nearest centre (the inertia)
-//! is small. Lloyd's iterations in `lloyd.rs`, where centres start in `seeding.rs`; `state.rs` says which of
-//! the two the next step belongs to. The first step also sums x and x², because the tolerance is relative
+//! is small. Lloyd's iterations in `lloyd.rs`, the same with fewer distances in `bounds.rs`, mini-batches in
+//! `mini_batch.rs`; where centres start in `seeding.rs`; `state.rs` says which of these the next step belongs to. The first step also sums x and x², because the tolerance is relative
 //! to the mean variance of the features, as in scikit-learn.
 
 mod assign;
+mod bounds;
 mod lloyd;
-mod points;
+mod mini_batch;
+pub(in crate::learners) mod points;
 mod seeding;
 mod state;
 mod weighted;
@@ -16,7 +18,8 @@ use super::BuildLearner;
 use crate::{Appetite, Cells, Facts, Grade, Learner, Moment, Outcome, Place, Task, Work};
 use assign::Assigner;
 use starlings_core::{
-    Ability, Entry, Fault, Model, Param, ParamKind, Params, Result, Role, Tensor, Update,
+    Ability, Entry, FEATURES, Fault, Graph, Kind, Model, Op, Param, ParamKind, Params, Result, Role,
+    Tensor, Update,
 };
 use starlings_data::{Batch, LabelNeed, Slice};
 use state::{Phase, Progress};
@@ -26,7 +29,9 @@ use std::collections::BTreeMap;
 pub(super) const ENTRY: Entry<BuildLearner> = Entry {
     name: "k-means",
     summary: "k centres that minimise the squared distances of rows to the nearest",
-    reference: "Lloyd, Least squares quantization in PCM, 1982; Bahmani et al., Scalable k-means++, VLDB 2012",
+    reference: "Lloyd, Least squares quantization in PCM, 1982; Bahmani et al., Scalable k-means++, VLDB 2012; Elkan, \
+                Using the triangle inequality to accelerate k-means, ICML 2003; Hamerly, Making k-means even faster, SDM \
+                2010; Sculley, Web-scale k-means clustering, WWW 2010",
     params: PARAMS,
     gives: GIVES,
     needs: NEEDS,
@@ -45,6 +50,12 @@ const PARAMS: &[Param] = &[
         kind: ParamKind::Integer { min: 1, max: K_MAX },
         default: None,
         help: "how many clusters",
+    },
+    Param {
+        name: "algorithm",
+        kind: ParamKind::Choice(&["auto", "lloyd", "elkan", "hamerly", "mini-batch"]),
+        default: Some("auto"),
+        help: "compare all rows with all centres, spare distances by bounds, or move by mini-batches; auto: hamerly for two centres or more",
     },
     Param {
         name: "max_iterations",
@@ -78,11 +89,37 @@ const PARAMS: &[Param] = &[
     },
 ];
 
+/// How the centres move.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Algorithm {
+    /// As the library sees fit: Hamerly's, where there is something to spare.
+    Auto,
+    /// Every row is compared with every centre.
+    Lloyd,
+    /// Lloyd's iterations with a bound for each row and centre.
+    Elkan,
+    /// Lloyd's iterations with two bounds for each row.
+    Hamerly,
+    /// A batch at a time; approximate.
+    MiniBatch,
+}
+
+/// How many lower bounds a row has.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Bounds {
+    /// One for all other centres.
+    One,
+    /// One for each centre.
+    Each,
+}
+
 /// The k-means learner.
 #[derive(Clone, PartialEq, Debug)]
 pub struct KMeans {
     /// Clusters.
     pub k: usize,
+    /// How the centres move.
+    pub algorithm: Algorithm,
     /// Iterations at most, unless the job says otherwise.
     pub iterations_max: u64,
     /// Relative tolerance.
@@ -103,8 +140,16 @@ impl KMeans {
                 rounds: params.size("rounds"),
             }),
         };
+        let algorithm = match params.text("algorithm") {
+            "lloyd" => Algorithm::Lloyd,
+            "elkan" => Algorithm::Elkan,
+            "hamerly" => Algorithm::Hamerly,
+            "mini-batch" => Algorithm::MiniBatch,
+            _ => Algorithm::Auto,
+        };
         KMeans {
             k: params.size("k"),
+            algorithm,
             iterations_max: params.size("max_iterations") as u64,
             tolerance: params.f64("tolerance"),
             seeding,
@@ -114,7 +159,19 @@ impl KMeans {
     /// From given centres, one after the other, with the default tolerance and iterations.
     #[must_use]
     pub fn with_centres(k: usize, centres: Vec<f64>) -> KMeans {
-        KMeans { k, iterations_max: 100, tolerance: 1e-4, seeding: Seeding::Given(centres) }
+        let (algorithm, seeding) = (Algorithm::Lloyd, Seeding::Given(centres));
+        KMeans { k, algorithm, iterations_max: 100, tolerance: 1e-4, seeding }
+    }
+
+    /// The bounds to keep; none where Lloyd's own iteration is to run. Lloyd's also looks for the farthest rows.
+    fn bounds(&self, progress: Progress) -> Option<Bounds> {
+        match self.algorithm {
+            _ if progress.empty > 0 => None,
+            Algorithm::Auto if self.k > 1 => Some(Bounds::One),
+            Algorithm::Hamerly => Some(Bounds::One),
+            Algorithm::Elkan => Some(Bounds::Each),
+            _ => None,
+        }
     }
 
     fn check(&self, facts: &Facts) -> Result<()> {
@@ -132,6 +189,10 @@ impl KMeans {
         if width == 0 {
             return Err(Fault::caller("k-means needs at least one feature")
                 .hint("look at [data] features and label"));
+        }
+        if self.algorithm == Algorithm::MiniBatch && self.seeding == Seeding::First {
+            return Err(Fault::caller("mini-batches come in random order: there are no first rows")
+                .hint("use seeding = \"random\" or \"k-means||\""));
         }
         match &self.seeding {
             Seeding::Given(centres) if centres.len() != self.k * width => {
@@ -152,11 +213,18 @@ impl Learner for KMeans {
     }
 
     fn appetite(&self) -> Appetite {
-        Appetite::Passes
+        match self.algorithm {
+            Algorithm::MiniBatch => Appetite::Batches,
+            _ => Appetite::Passes,
+        }
     }
 
     fn label(&self) -> LabelNeed {
         LabelNeed::None
+    }
+
+    fn weighs(&self) -> bool {
+        true
     }
 
     fn gives(&self) -> &'static [Ability] {
@@ -179,8 +247,18 @@ impl Learner for KMeans {
         let wanted = self.seeding.wanted_first(self.k, facts.rows, facts.seed);
         state::set_wanted(&mut model, wanted);
         state::set_thresholds(&mut model, 0.0, 0.0);
+        state::set_drifts(&mut model, vec![0.0; self.k]);
+        model.set(lloyd::DISTANCES, Tensor::zeros(Kind::I64, &[1], Role::State));
+        let phase = match (self.algorithm, &self.seeding) {
+            (Algorithm::MiniBatch, Seeding::Given(_)) => Phase::Lloyd,
+            (Algorithm::MiniBatch, _) => Phase::Gather,
+            _ => Phase::Statistics,
+        };
+        if self.algorithm == Algorithm::MiniBatch {
+            mini_batch::init(&mut model, self.k);
+        }
         let progress = Progress {
-            phase: Phase::Statistics,
+            phase,
             round: 0,
             covered: 0,
             iterations: 0,
@@ -193,8 +271,8 @@ impl Learner for KMeans {
     }
 
     fn adopt(&self, model: &Model, batch: &Batch<'_>, slice: &Slice, cells: &mut Cells) {
-        let seeded = Progress::read(model).phase == Phase::Lloyd;
-        if matches!(self.seeding, Seeding::Scalable(_)) && !seeded {
+        let over = matches!(Progress::read(model).phase, Phase::Lloyd | Phase::Gather);
+        if matches!(self.seeding, Seeding::Scalable(_)) && !over {
             seeding::remember(model, batch.table, slice, cells);
         }
     }
@@ -202,15 +280,25 @@ impl Learner for KMeans {
     fn contribute(&self, work: &mut Work<'_>) -> Result<()> {
         let progress = Progress::read(work.model);
         match progress.phase {
-            Phase::Lloyd => lloyd::contribute(work),
-            _ => seeding::contribute(work, progress, seeding::ell(&self.seeding, self.k)),
+            Phase::Lloyd => match self.bounds(progress) {
+                Some(bounds) => bounds::contribute(work, bounds),
+                None => lloyd::contribute(work),
+            },
+            Phase::Gather => mini_batch::contribute_sample(work, progress),
+            _ => seeding::contribute(work, progress, &self.seeding),
         }
         Ok(())
     }
 
     fn apply(&self, model: &mut Model, update: &Update, moment: &Moment) -> Result<Outcome> {
-        if Progress::read(model).phase == Phase::Lloyd {
-            return lloyd::apply(model, update);
+        match (Progress::read(model).phase, self.algorithm) {
+            (Phase::Lloyd, Algorithm::MiniBatch) => return mini_batch::apply(model, update),
+            (Phase::Lloyd, _) => return lloyd::apply(model, update),
+            (Phase::Gather, _) => {
+                mini_batch::apply_sample(self, model, update, moment)?;
+                return Ok(Outcome::default());
+            }
+            _ => {}
         }
         seeding::apply(&self.seeding, self.tolerance, model, update, moment)?;
         let progress = Progress::read(model);
@@ -224,7 +312,11 @@ impl Learner for KMeans {
         let assigner = Assigner::new(work.model.f64("centres"), width, table);
         let mut inertia = 0.0;
         for slice in &work.batch.slices {
-            assigner.visit(table, slice, |tile| inertia += tile.squared.iter().sum::<f64>());
+            assigner.visit(table, slice, |tile| {
+                for (&row, squared) in tile.rows.iter().zip(tile.squared) {
+                    inertia += table.weight(row) * squared;
+                }
+            });
         }
         Ok(vec![inertia])
     }
@@ -254,5 +346,32 @@ impl Learner for KMeans {
             });
         }
         Ok(())
+    }
+
+    /// ‖x − c‖² for all centres by one product, then the smallest and where it stands. As in the kernel, both x and c
+    /// are first shifted by the mean of the centres.
+    fn graph(&self, model: &Model) -> Option<Graph> {
+        let (width, k, centres) = (state::width(model), self.k, model.f64("centres"));
+        let mean = |f: usize| centres.iter().skip(f).step_by(width).sum::<f64>() / k as f64;
+        let means: Vec<f64> = (0..width).map(mean).collect();
+        let shifted = |c: usize, f: usize| centres[c * width + f] - means[f];
+        let transposed = (0..width * k).map(|at| -2.0 * shifted(at % k, at / k)).collect();
+        let norms = (0..k).map(|c| (0..width).map(|f| shifted(c, f).powi(2)).sum()).collect();
+        let mut graph = Graph::new();
+        let means = graph.constant("means", &[width], means);
+        let centres = graph.constant("centres", &[width, k], transposed);
+        let norms = graph.constant("norms", &[k], norms);
+        let zero = graph.constant("zero", &[1], vec![0.0]);
+        let x = graph.node(Op::Sub, &[FEATURES, &means]);
+        let products = graph.node(Op::MatMul, &[&x, &centres]);
+        let scores = graph.node(Op::Add, &[&products, &norms]);
+        let cluster = graph.node(Op::ArgMinRows, &[&scores]);
+        let least = graph.node(Op::MinRows, &[&scores]);
+        let squares = graph.node(Op::Mul, &[&x, &x]);
+        let length = graph.node(Op::SumRows, &[&squares]);
+        let squared = graph.node(Op::Add, &[&least, &length]);
+        let squared = graph.node(Op::Max, &[&squared, &zero]);
+        graph.node(Op::Concat, &[&cluster, &squared]);
+        Some(graph)
     }
 }

@@ -7,13 +7,19 @@ use std::collections::BTreeMap;
 
 /// Points by the global number of their row.
 #[derive(Default)]
-pub(super) struct Points {
+pub(in crate::learners) struct Points {
     points: BTreeMap<u32, Vec<f64>>,
 }
 
 impl Points {
     /// Adds a row of a table, with `prefix` before its features.
-    pub(super) fn add(&mut self, slice: &Slice, table: &Table, row: usize, prefix: &[f64]) {
+    pub(in crate::learners) fn add(
+        &mut self,
+        slice: &Slice,
+        table: &Table,
+        row: usize,
+        prefix: &[f64],
+    ) {
         let mut numbers = prefix.to_vec();
         match table.row(row) {
             Row::Dense(values) => numbers.extend(values.iter().map(|&x| f64::from(x))),
@@ -29,7 +35,7 @@ impl Points {
     }
 
     /// As rows of a table of `total` rows and `width` numbers a row.
-    pub(super) fn into_rows(self, total: i64, width: usize) -> Rows {
+    pub(in crate::learners) fn into_rows(self, total: i64, width: usize) -> Rows {
         let total = u32::try_from(total).expect("init refuses more rows than this");
         let mut rows = Rows::none(Kind::F64, total, width as u32);
         let mut values = Vec::with_capacity(self.points.len() * width);
@@ -43,6 +49,6 @@ impl Points {
 }
 
 /// The global number of a row of a slice, given its number in the table.
-pub(super) fn global(slice: &Slice, row: usize) -> u64 {
+pub(in crate::learners) fn global(slice: &Slice, row: usize) -> u64 {
     slice.origin + (row - slice.start) as u64
 }

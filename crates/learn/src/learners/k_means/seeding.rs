@@ -6,15 +6,17 @@
 //!
 //! A round is two steps: `Cost` measures rows against the newest candidates only (what is known of the older
 //! ones is in memory, by shard), `Sample` draws. Draws depend on seed, step and shard, never on the worker:
-//! any number of workers finds the same candidates.
+//! any number of workers finds the same candidates. A row counts by its weight throughout, and one that weighs nothing
+//! is never drawn.
 
+use super::super::pca::moments;
 use super::assign::Assigner;
 use super::points::{Points, global};
 use super::state::{self, Phase, Progress};
 use super::weighted::cluster_candidates;
 use crate::{Cells, Moment, Work};
 use starlings_core::{Block, Fault, Model, Result, Rng, Rows, Update, Values};
-use starlings_data::{Row, Slice, Table};
+use starlings_data::{Slice, Table};
 use std::collections::BTreeSet;
 
 /// Candidates of one round at most, as a multiple of ℓ. The expected number is at most ℓ.
@@ -56,7 +58,7 @@ impl Seeding {
 }
 
 /// `count` different numbers below `bound` (Floyd's algorithm), increasing.
-fn draw_distinct(count: u64, bound: u64, rng: &mut Rng) -> Vec<i64> {
+pub(super) fn draw_distinct(count: u64, bound: u64, rng: &mut Rng) -> Vec<i64> {
     let mut drawn = BTreeSet::new();
     for last in bound - count..bound {
         let number = rng.below(last + 1);
@@ -105,54 +107,43 @@ fn measure(model: &Model, batch: usize, table: &Table, slice: &Slice, cells: &mu
 }
 
 /// The contribution of a worker to the steps of the seeding.
-pub(super) fn contribute(work: &mut Work<'_>, progress: Progress, ell: f64) {
+pub(super) fn contribute(work: &mut Work<'_>, progress: Progress, seeding: &Seeding) {
+    let first = *seeding == Seeding::First;
     match progress.phase {
         Phase::Statistics => {
             work.outbox.emit(statistics(work));
-            emit_wanted(work, progress);
+            emit_wanted(work, progress, first);
         }
-        Phase::TopUp => emit_wanted(work, progress),
+        Phase::TopUp => emit_wanted(work, progress, first),
         Phase::Cost => {
             let cost = contribute_cost(work);
             work.outbox.emit(Block::dense("cost", vec![cost]));
         }
-        Phase::Sample => contribute_sample(work, progress, ell),
+        Phase::Sample => {
+            contribute_sample(work, progress, ell(seeding, state::count(work.model)));
+        }
         Phase::Weights => contribute_weights(work),
-        Phase::Lloyd => unreachable!("the seeding is over"),
+        Phase::Lloyd | Phase::Gather => unreachable!("the seeding is over"),
     }
 }
 
-/// Σx and Σx² of every feature.
+/// Rows that weigh something, Σw, and Σwx and Σwx² of every feature.
 fn statistics(work: &Work<'_>) -> Block {
     let table = work.batch.table;
-    let width = state::width(work.model);
-    let mut sums = vec![0.0; 2 * width];
-    let (first, second) = sums.split_at_mut(width);
-    for row in work.batch.rows() {
-        match table.row(row) {
-            Row::Dense(values) => {
-                for ((x, sum), square) in values.iter().zip(&mut *first).zip(&mut *second) {
-                    *sum += f64::from(*x);
-                    *square += f64::from(*x) * f64::from(*x);
-                }
-            }
-            Row::Sparse(columns, values) => {
-                for (&column, &x) in columns.iter().zip(values) {
-                    first[column as usize] += f64::from(x);
-                    second[column as usize] += f64::from(x) * f64::from(x);
-                }
-            }
-        }
-    }
+    let mut sums = moments(work.batch, state::width(work.model));
+    let counted = work.batch.rows().filter(|&row| table.weight(row) > 0.0).count();
+    sums.insert(0, counted as f64);
     Block::dense("statistics", sums)
 }
 
-fn emit_wanted(work: &mut Work<'_>, progress: Progress) {
+/// The wanted rows, unless they weigh nothing; the first rows of the data whatever they weigh.
+fn emit_wanted(work: &mut Work<'_>, progress: Progress, first: bool) {
     let wanted = state::wanted(work.model);
     let mut points = Points::default();
     for slice in &work.batch.slices {
         for row in slice.rows() {
-            if wanted.binary_search(&(global(slice, row) as i64)).is_ok() {
+            let weighs = first || work.batch.table.weight(row) > 0.0;
+            if weighs && wanted.binary_search(&(global(slice, row) as i64)).is_ok() {
                 points.add(slice, work.batch.table, row, &[]);
             }
         }
@@ -170,7 +161,9 @@ fn contribute_cost(work: &mut Work<'_>) -> f64 {
         for batch in covered..batches {
             measure(work.model, batch, work.batch.table, slice, cells);
         }
-        cost += cells["squared"].as_f64().expect("distances are f64").iter().sum::<f64>();
+        let squared = cells["squared"].as_f64().expect("distances are f64");
+        let weighed = slice.rows().map(|row| work.batch.table.weight(row)).zip(squared);
+        cost += weighed.map(|(weight, squared)| weight * squared).sum::<f64>();
     }
     cost
 }
@@ -183,7 +176,8 @@ fn contribute_sample(work: &mut Work<'_>, progress: Progress, ell: f64) {
         let squared = cells["squared"].as_f64().expect("distances are f64");
         let mut rng = work.moment.shard_rng("k-means||", slice.shard);
         for (row, distance) in slice.rows().zip(squared) {
-            if rng.uniform() * cost < ell * distance {
+            let weight = work.batch.table.weight(row);
+            if rng.uniform() * cost < ell * weight * distance {
                 points.add(slice, work.batch.table, row, &[]);
             }
         }
@@ -194,13 +188,15 @@ fn contribute_sample(work: &mut Work<'_>, progress: Progress, ell: f64) {
 
 fn contribute_weights(work: &mut Work<'_>) {
     let (_, ends) = state::candidates(work.model);
-    let mut counts = vec![0; ends.last().map_or(0, |&end| end as usize)];
+    let mut masses = vec![0.0; ends.last().map_or(0, |&end| end as usize)];
     for slice in &work.batch.slices {
         let cells = work.memory.shard(slice.shard);
         let nearest = cells["candidate"].as_i64().expect("candidates are i64");
-        nearest.iter().for_each(|&candidate| counts[candidate as usize] += 1);
+        for (row, &candidate) in slice.rows().zip(nearest) {
+            masses[candidate as usize] += work.batch.table.weight(row);
+        }
     }
-    work.outbox.emit(Block::counts("weights", counts));
+    work.outbox.emit(Block::dense("weights", masses));
 }
 
 /// Applies a step of the seeding: the model's next phase is set.
@@ -215,8 +211,9 @@ pub(super) fn apply(
     let width = state::width(model);
     match progress.phase {
         Phase::Statistics => {
-            let variance = mean_variance(update.f64("statistics"), progress.rows as f64);
-            state::set_thresholds(model, tolerance * variance, 0.0);
+            let sums = update.f64("statistics");
+            check_counted(sums[0], state::count(model))?;
+            state::set_thresholds(model, tolerance * mean_variance(&sums[2..], sums[1]), 0.0);
             progress.phase = start(seeding, model, points(update)?)?;
         }
         Phase::Cost => {
@@ -224,11 +221,6 @@ pub(super) fn apply(
             state::set_thresholds(model, state::thresholds(model).0, cost);
             progress.covered = state::candidates(model).1.len() as i64;
             progress.phase = after_cost(seeding, model, progress, cost);
-            if progress.phase == Phase::TopUp {
-                let mut rng = moment.rng("k-means top up");
-                let k = state::count(model) as u64;
-                state::set_wanted(model, draw_distinct(k, progress.rows as u64, &mut rng));
-            }
         }
         Phase::Sample => {
             let limit = (ROUND_LIMIT * ell(seeding, state::count(model))).ceil() as usize;
@@ -240,11 +232,11 @@ pub(super) fn apply(
         Phase::TopUp => {
             let found = points(update)?.values.as_f64().expect("points are f64");
             state::add_candidates(model, found, width);
-            progress.phase = Phase::Cost;
+            progress.phase = after_top_up(seeding, model);
         }
         Phase::Weights => {
             let (candidates, _) = state::candidates(model);
-            let weights = update.i64("weights");
+            let weights = update.f64("weights");
             let mut rng = moment.rng("k-means++");
             let centres =
                 cluster_candidates(candidates, weights, (state::count(model), width), &mut rng);
@@ -252,10 +244,23 @@ pub(super) fn apply(
             state::drop_candidates(model);
             progress.phase = Phase::Lloyd;
         }
-        Phase::Lloyd => unreachable!("the seeding is over"),
+        Phase::Lloyd | Phase::Gather => unreachable!("the seeding is over"),
+    }
+    if progress.phase == Phase::TopUp {
+        let mut rng = moment.rng("k-means top up");
+        let k = state::count(model) as u64;
+        state::set_wanted(model, draw_distinct(k, progress.rows as u64, &mut rng));
     }
     progress.write(model);
     Ok(())
+}
+
+fn check_counted(counted: f64, k: usize) -> Result<()> {
+    if counted >= k as f64 {
+        return Ok(());
+    }
+    Err(Fault::caller(format!("{k} clusters cannot be made of {counted} rows that weigh something"))
+        .hint("set k to that or less, or look at the column of weights"))
 }
 
 /// Rows that a round draws, on average: ℓ.
@@ -269,19 +274,41 @@ pub(super) fn ell(seeding: &Seeding, k: usize) -> f64 {
 fn start(seeding: &Seeding, model: &mut Model, found: &Rows) -> Result<Phase> {
     let width = state::width(model);
     let values = found.values.as_f64().expect("points are f64");
-    if found.index.len() != state::wanted(model).len() {
-        return Err(Fault::peer(None, "not all rows that the centres start from were sent"));
-    }
+    let missing = found.index.len() != state::wanted(model).len();
     match seeding {
         Seeding::Given(_) => Ok(Phase::Lloyd),
-        Seeding::First | Seeding::Random => {
+        Seeding::First if missing => {
+            Err(Fault::peer(None, "not all rows that the centres start from were sent"))
+        }
+        Seeding::First => {
             model.f64_mut("centres").copy_from_slice(values);
             Ok(Phase::Lloyd)
         }
+        // A row that was drawn but weighs nothing was not sent: others are drawn for it.
+        Seeding::Random => {
+            state::add_candidates(model, values, width);
+            Ok(after_top_up(seeding, model))
+        }
         Seeding::Scalable(_) => {
             state::add_candidates(model, values, width);
-            Ok(Phase::Cost)
+            Ok(if missing { Phase::TopUp } else { Phase::Cost })
         }
+    }
+}
+
+/// Random rows are enough when there are k; candidates go on to be measured when there is one.
+fn after_top_up(seeding: &Seeding, model: &mut Model) -> Phase {
+    let (found, k) = (state::candidate_count(model), state::count(model));
+    match seeding {
+        Seeding::Scalable(_) if found > 0 => Phase::Cost,
+        Seeding::Random if found >= k => {
+            let numbers = k * state::width(model);
+            let chosen = state::candidates(model).0[..numbers].to_vec();
+            *model.f64_mut("centres") = chosen;
+            state::drop_candidates(model);
+            Phase::Lloyd
+        }
+        _ => Phase::TopUp,
     }
 }
 
@@ -298,14 +325,14 @@ fn after_cost(seeding: &Seeding, model: &Model, progress: Progress, cost: f64) -
     }
 }
 
-fn points(update: &Update) -> Result<&Rows> {
+pub(super) fn points(update: &Update) -> Result<&Rows> {
     update
         .rows("points")
         .ok_or_else(|| Fault::peer(None, "the rows drawn by the others are missing"))
 }
 
 /// At most `limit` points, drawn uniformly when there are more.
-fn thinned(found: &Rows, limit: usize, moment: &Moment) -> Vec<f64> {
+pub(super) fn thinned(found: &Rows, limit: usize, moment: &Moment) -> Vec<f64> {
     let values = found.values.as_f64().expect("points are f64");
     if found.index.len() <= limit {
         return values.to_vec();

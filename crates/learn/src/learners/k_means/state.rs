@@ -16,8 +16,10 @@ pub(super) enum Phase {
     TopUp = 3,
     /// Counts the rows nearest to each candidate.
     Weights = 4,
-    /// An iteration of Lloyd's.
+    /// An iteration of Lloyd's, or a mini-batch.
     Lloyd = 5,
+    /// Gathers a sample of rows from the first mini-batches.
+    Gather = 6,
 }
 
 /// The counters.
@@ -43,6 +45,7 @@ const PROGRESS: &str = "progress";
 const WANTED: &str = "wanted";
 const CANDIDATES: &str = "candidates";
 const BATCHES: &str = "batches";
+const DRIFTS: &str = "drifts";
 const THRESHOLDS: &str = "thresholds";
 
 impl Progress {
@@ -58,7 +61,8 @@ impl Progress {
             2 => Phase::Sample,
             3 => Phase::TopUp,
             4 => Phase::Weights,
-            _ => Phase::Lloyd,
+            5 => Phase::Lloyd,
+            _ => Phase::Gather,
         };
         Progress { phase, round, covered, iterations, iterations_max, empty, rows }
     }
@@ -115,6 +119,21 @@ pub(super) fn add_candidates(model: &mut Model, points: &[f64], width: usize) {
     ends.push(count as i64);
     model.set(CANDIDATES, Tensor::of(&[count, width], all, Role::State));
     model.set(BATCHES, integers(ends));
+}
+
+/// How far each centre went in the last iteration.
+pub(super) fn drifts(model: &Model) -> &[f64] {
+    model.f64(DRIFTS)
+}
+
+/// Notes how far each centre went.
+pub(super) fn set_drifts(model: &mut Model, drifts: Vec<f64>) {
+    model.set(DRIFTS, Tensor::of(&[drifts.len()], drifts, Role::State));
+}
+
+/// How many candidates there are.
+pub(super) fn candidate_count(model: &Model) -> usize {
+    model.get(CANDIDATES).map_or(0, Tensor::rows)
 }
 
 /// Forgets the candidates: the seeding is over.

@@ -11,7 +11,7 @@ const ITERATIONS_MAX: usize = 30;
 /// k centres of weighted points of `width` features. There are at least k points.
 pub(super) fn cluster_candidates(
     points: &[f64],
-    weights: &[i64],
+    weights: &[f64],
     (k, width): (usize, usize),
     rng: &mut Rng,
 ) -> Vec<f64> {
@@ -25,7 +25,7 @@ pub(super) fn cluster_candidates(
         let mut mass = vec![0.0; k];
         Assigner::new(&centres, width, &table).visit(&table, &all, |tile| {
             for (&row, &label) in tile.rows.iter().zip(tile.labels) {
-                let (weight, label) = (weights[row] as f64, label as usize);
+                let (weight, label) = (weights[row], label as usize);
                 let point = &points[row * width..(row + 1) * width];
                 let sum = &mut sums[label * width..(label + 1) * width];
                 sum.iter_mut().zip(point).for_each(|(sum, x)| *sum += weight * x);
@@ -53,22 +53,22 @@ pub(super) fn cluster_candidates(
 /// Greedy weighted k-means++.
 fn plus_plus(
     points: &[f64],
-    weights: &[i64],
+    weights: &[f64],
     (k, width): (usize, usize),
     rng: &mut Rng,
 ) -> Vec<f64> {
     let trials = 2 + (k as f64).ln() as usize;
     let point = |place: usize| &points[place * width..(place + 1) * width];
-    let mut chosen = vec![draw(weights.iter().map(|&weight| weight as f64), rng)];
+    let mut chosen = vec![draw(weights.iter().copied(), rng)];
     let mut squared: Vec<f64> = distances(points, point(chosen[0]), width);
     while chosen.len() < k {
-        let potentials = || squared.iter().zip(weights).map(|(d, &weight)| d * weight as f64);
+        let potentials = || squared.iter().zip(weights).map(|(d, &weight)| d * weight);
         let mut best: Option<(f64, usize, Vec<f64>)> = None;
         for _ in 0..trials {
             let place = draw(potentials(), rng);
             let mut nearer = distances(points, point(place), width);
             nearer.iter_mut().zip(&squared).for_each(|(new, old)| *new = new.min(*old));
-            let cost = nearer.iter().zip(weights).map(|(d, &weight)| d * weight as f64).sum();
+            let cost = nearer.iter().zip(weights).map(|(d, &weight)| d * weight).sum();
             if best.as_ref().is_none_or(|(lowest, ..)| cost < *lowest) {
                 best = Some((cost, place, nearer));
             }
@@ -113,7 +113,7 @@ mod tests {
     fn weights_pull_the_centres() {
         let points = [0.0, 1.0, 10.0, 12.0];
         let mut rng = Rng::named(1, "test", &[]);
-        let mut centres = cluster_candidates(&points, &[3, 1, 1, 9], (2, 1), &mut rng);
+        let mut centres = cluster_candidates(&points, &[3.0, 1.0, 1.0, 9.0], (2, 1), &mut rng);
         centres.sort_by(f64::total_cmp);
         assert_eq!(centres, [0.25, 11.8]);
     }
@@ -121,7 +121,7 @@ mod tests {
     #[test]
     fn fewer_different_points_than_centres_still_give_all_centres() {
         let mut rng = Rng::named(1, "test", &[]);
-        let centres = cluster_candidates(&[2.0, 2.0, 5.0], &[1, 0, 4], (3, 1), &mut rng);
+        let centres = cluster_candidates(&[2.0, 2.0, 5.0], &[1.0, 0.0, 4.0], (3, 1), &mut rng);
         assert_eq!(centres.len(), 3);
         assert!(centres.contains(&2.0) && centres.contains(&5.0), "{centres:?}");
     }

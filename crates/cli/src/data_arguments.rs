@@ -20,6 +20,12 @@ pub(crate) struct Reading {
     /// The label column, by name or by number from 0 (-1 is the last)
     #[arg(long, value_name = "COLUMN", allow_hyphen_values = true)]
     label: Option<String>,
+    /// The column that says how much each row counts, by name or number
+    #[arg(long, value_name = "COLUMN", allow_hyphen_values = true)]
+    weight: Option<String>,
+    /// The column that says which group (query) each row belongs to, by name or number
+    #[arg(long, value_name = "COLUMN", allow_hyphen_values = true)]
+    group: Option<String>,
     /// The file of labels that belongs to a file of images (idx)
     #[arg(long, value_name = "FILE")]
     labels: Option<String>,
@@ -49,6 +55,8 @@ impl Reading {
             spec.source = Source::Images { images: place.to_string(), labels: labels.clone() };
         }
         spec.label = self.label.as_deref().map(column);
+        spec.weight = self.weight.as_deref().map(column);
+        spec.group = self.group.as_deref().map(column);
         spec.format.clone_from(&self.format);
         (spec.header, spec.delimiter) = (self.header, self.delimiter);
         spec

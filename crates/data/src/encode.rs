@@ -2,6 +2,7 @@
 //! Whether features are dense or sparse depends on the schema alone, so that all workers agree.
 
 use crate::chunk::{Chunk, Dictionary};
+use crate::groups::Grouping;
 use crate::sources::Flow;
 use crate::{ColumnKind, Encoding, Features, Schema, Table, Target};
 use starlings_core::{Fault, Result, suggestion};
@@ -15,6 +16,7 @@ pub(crate) struct Fitting<'a> {
     /// The codes of each column that has them.
     codes: Vec<Option<Dictionary>>,
     classes: Option<Dictionary>,
+    grouping: Grouping,
     table: Table,
     rows: usize,
 }
@@ -31,7 +33,8 @@ impl<'a> Fitting<'a> {
         };
         let features = Features::Dense { width: schema.features, values: vec![] };
         let table = Table::new(features, vec![]);
-        Ok(Fitting { schema, codes: codes.collect::<Result<_>>()?, classes, table, rows: 0 })
+        let (codes, grouping) = (codes.collect::<Result<_>>()?, Grouping::default());
+        Ok(Fitting { schema, codes, classes, grouping, table, rows: 0 })
     }
 
     /// Takes the next rows of the file called `name`.
@@ -54,6 +57,16 @@ impl<'a> Fitting<'a> {
         if !chunk.labels.is_empty() && self.table.labels.len() != self.rows {
             return Err(Fault::caller(format!("{name} has labels, and files before it have none")));
         }
+        for (what, here, before) in [
+            ("weights", chunk.weights.is_empty(), self.table.weights.is_empty()),
+            ("groups", chunk.groups.is_empty(), self.table.groups.is_empty()),
+        ] {
+            if self.rows > 0 && here != before {
+                return Err(Fault::caller(format!("{name}: not all files have {what}")));
+            }
+        }
+        self.table.groups.extend(self.grouping.add(name, &chunk)?);
+        self.table.weights.extend_from_slice(&chunk.weights);
         let features = encode(chunk.features, self.schema);
         match self.rows {
             0 => self.table.features = features,

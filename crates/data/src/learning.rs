@@ -2,8 +2,9 @@
 //! first sight while rows pass, and sorted at the end, so that they do not depend on the order of rows.
 
 use crate::chunk::{Chunk, Dictionary};
-use crate::columns::Choice;
+use crate::columns::{Beside, Choice};
 use crate::encode::{append, encode, plain_number, recode};
+use crate::groups::Grouping;
 use crate::sources::{Flow, Shape};
 use crate::{Column, ColumnKind, Encoding, Features, LabelNeed, Schema, Table, Target};
 use starlings_core::Result;
@@ -19,6 +20,9 @@ pub(crate) struct Learning {
     classes: Dictionary,
     class_rows: Vec<u64>,
     pub(crate) rows: u64,
+    grouping: Grouping,
+    weight_sum: f64,
+    weighted: bool,
     /// Entries of sparse rows.
     entries: u64,
     width: usize,
@@ -38,6 +42,9 @@ pub(crate) struct Learnt {
     pub(crate) schema: Schema,
     pub(crate) class_rows: Vec<u64>,
     pub(crate) entries: Option<u64>,
+    pub(crate) beside: Beside,
+    /// Rows of each group; empty where there are no groups.
+    pub(crate) group_rows: Vec<u32>,
     pub(crate) table: Option<Table>,
 }
 
@@ -61,6 +68,9 @@ impl Learning {
             classes: Dictionary::default(),
             class_rows: vec![],
             rows: 0,
+            grouping: Grouping::default(),
+            weight_sum: 0.0,
+            weighted: false,
             entries: 0,
             width: 0,
             surprises: BTreeSet::new(),
@@ -68,7 +78,7 @@ impl Learning {
     }
 
     /// Takes the next rows.
-    pub(crate) fn add(&mut self, mut chunk: Chunk) -> Result<Flow> {
+    pub(crate) fn add(&mut self, name: &str, mut chunk: Chunk) -> Result<Flow> {
         self.surprises.extend(chunk.surprises.iter().map(|surprise| surprise.slot));
         if !self.surprises.is_empty() {
             return Ok(Flow::Stop);
@@ -99,11 +109,21 @@ impl Learning {
         if let Features::Sparse { columns, .. } = &chunk.features {
             self.entries += columns.len() as u64;
         }
+        let groups = self.grouping.add(name, &chunk)?;
+        self.weight_sum += chunk.weights.iter().map(|weight| f64::from(*weight)).sum::<f64>();
+        self.weighted |= !chunk.weights.is_empty();
         if let Some(kept) = &mut self.kept {
             append(&mut kept.features, &chunk.features);
+            kept.weights.extend_from_slice(&chunk.weights);
+            kept.groups.extend_from_slice(&groups);
             kept.labels.extend_from_slice(&chunk.labels);
         }
         Ok(Flow::More)
+    }
+
+    /// Whether rows have weights and none of them counts.
+    pub(crate) fn weightless(&self) -> bool {
+        self.weighted && self.weight_sum <= 0.0
     }
 
     /// The schema, and the rows encoded by it.
@@ -138,9 +158,12 @@ impl Learning {
                 values.shrink_to_fit();
             }
             kept.labels.shrink_to_fit();
-            Table::new(encode(kept.features, &schema), kept.labels)
+            kept.features = encode(kept.features, &schema);
+            kept
         });
-        Learnt { schema, class_rows, entries: sparse.then_some(self.entries), table }
+        let entries = sparse.then_some(self.entries);
+        let (beside, group_rows) = (self.choice.beside.clone(), self.grouping.sizes);
+        Learnt { schema, class_rows, entries, beside, group_rows, table }
     }
 
     /// Sorted classes; those that are written differently but are one number are one class.

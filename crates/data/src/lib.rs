@@ -2,11 +2,14 @@
 //! columns mean; the dealer says which rows a step uses.
 
 mod batch;
+mod beside;
 mod blocks;
 mod chunk;
 mod columns;
 mod encode;
+mod groups;
 mod input;
+mod intake;
 mod learning;
 mod load;
 mod locate;
@@ -18,7 +21,10 @@ mod table;
 
 pub use batch::{Batch, Dealer, Holding, Picked, Slice, shard_rows, shard_start};
 pub use chunk::Mark;
+pub use columns::Beside;
+pub use intake::Intake;
 pub use load::{FilePlan, Survey, load, load_all, load_with, survey};
+pub use locate::weighted;
 pub use schema::{Column, ColumnKind, Encoding, LabelNeed, Schema, Target};
 pub use sources::{Format, SOURCES};
 pub use spec::{ColumnRef, DataSpec, LabelColumn, Source};

@@ -5,12 +5,13 @@
 use crate::chunk::Mark;
 use crate::columns::{by_schema, choose};
 use crate::encode::Fitting;
+use crate::groups::Groups;
 use crate::input::{Tally, changed};
 use crate::learning::Learning;
-use crate::sources::{Flow, Request, Rows, Shape};
+use crate::sources::{Flow, Request, Role, Rows, Shape};
 use crate::{
-    ColumnKind, ColumnRef, DataSpec, Encoding, Holding, LabelNeed, Schema, Table, Target, locate,
-    shard_rows, shard_start,
+    ColumnKind, ColumnRef, DataSpec, Encoding, Features, Holding, Intake, LabelNeed, Schema, Table,
+    Target, locate,
 };
 use serde::{Deserialize, Serialize};
 use starlings_core::{Fault, Result, Shard};
@@ -31,6 +32,10 @@ pub struct Survey {
     pub class_rows: Vec<u64>,
     /// Entries of sparse rows, where they were counted.
     pub entries: Option<u64>,
+    /// How files become rows, besides what the schema says.
+    pub intake: Intake,
+    /// Rows of each group, in the order of rows; empty where rows belong to no groups.
+    pub group_rows: Vec<u32>,
     /// The files in the order of rows.
     pub files: Vec<FilePlan>,
     /// BLAKE3 of the file's bytes, in hexadecimal; of the files' digests when there are several.
@@ -107,13 +112,23 @@ pub fn load(spec: &DataSpec, survey: &Survey, keep: &[Shard], shards: u32) -> Re
     for (text, column) in reading.texts.iter_mut().zip(&schema.columns) {
         *text = matches!(column.kind, ColumnKind::Categorical { .. });
     }
-    let mut starts = BTreeMap::new();
+    // The survey knows the groups already.
+    reading.queries = false;
+    reading
+        .roles
+        .iter_mut()
+        .filter(|role| **role == Role::Group)
+        .for_each(|role| *role = Role::Skip);
+    let groups = Groups::new(&survey.group_rows, shards).map(Arc::new);
+    let table = Arc::new(Table::new(Features::Dense { width: 0, values: vec![] }, vec![]));
+    let starts = BTreeMap::new();
+    let mut holding = Holding { table, starts, rows_total: survey.rows, shards, groups };
     let mut ranges: Vec<Range<u64>> = Vec::new();
     let mut held = 0;
     for shard in keep {
-        let start = shard_start(survey.rows, shards, shard);
-        let end = start + shard_rows(survey.rows, shards, shard);
-        starts.insert(shard, held as usize);
+        let start = holding.shard_start(shard);
+        let end = start + holding.shard_rows(shard);
+        holding.starts.insert(shard, held as usize);
         held += end - start;
         match ranges.last_mut().filter(|range| range.end == start) {
             Some(range) => range.end = end,
@@ -121,7 +136,7 @@ pub fn load(spec: &DataSpec, survey: &Survey, keep: &[Shard], shards: u32) -> Re
         }
     }
     let mut fitting = Fitting::new(schema)?;
-    for range in ranges {
+    for range in &ranges {
         let mut first = 0;
         for (part, plan) in parts.iter().zip(&survey.files) {
             let from = range.start.clamp(first, first + plan.rows) - first;
@@ -134,8 +149,13 @@ pub fn load(spec: &DataSpec, survey: &Survey, keep: &[Shard], shards: u32) -> Re
             first += plan.rows;
         }
     }
-    let table = Arc::new(fitting.finish());
-    Ok(Holding { table, starts, rows_total: survey.rows, shards })
+    let mut table = fitting.finish();
+    if let Some(groups) = &holding.groups {
+        let rows = ranges.into_iter().flatten();
+        table.groups = rows.map(|row| groups.of_row(row) as u32).collect();
+    }
+    holding.table = Arc::new(table);
+    Ok(holding)
 }
 
 /// Reads raw files by the schema of a model. Columns are found by name where the file has a header, else by
@@ -145,13 +165,13 @@ pub fn load(spec: &DataSpec, survey: &Survey, keep: &[Shard], shards: u32) -> Re
 ///
 /// # Errors
 /// As [`survey`]; columns that the model needs and the file lacks; labels that are no class of the model.
-pub fn load_with(spec: &DataSpec, schema: &Schema) -> Result<Table> {
+pub fn load_with(spec: &DataSpec, schema: &Schema, intake: &Intake) -> Result<Table> {
     // The model's names tell a header from a row of texts.
     let names = schema.columns.iter().map(|column| ColumnRef::Name(column.name.clone()));
     let (_, parts) = locate::open(&DataSpec { features: Some(names.collect()), ..spec.clone() })?;
     let mut fitting = Fitting::new(schema)?;
     for part in &parts {
-        let reading = by_schema(&part.name(), part.shape(), spec, schema)?;
+        let reading = by_schema(&part.name(), part.shape(), spec, (schema, &intake.beside))?;
         let request = Request { reading: &reading, rows: 0..u64::MAX, marks: &[], tally: None };
         part.read(&request, &mut |chunk| fitting.add(&part.name(), chunk))?;
     }
@@ -252,6 +272,9 @@ fn study(
         if learning.rows == 0 {
             return Err(no_rows(spec));
         }
+        if learning.weightless() {
+            return Err(Fault::caller(format!("{}: all weights are 0", spec.source.text())));
+        }
         let rows = learning.rows;
         let sparse = matches!(shape, Shape::Numbered { sparse: true, .. });
         let learnt = learning.finish(sparse);
@@ -264,6 +287,8 @@ fn study(
             schema: learnt.schema,
             class_rows: learnt.class_rows,
             entries: learnt.entries,
+            intake: Intake { beside: learnt.beside },
+            group_rows: learnt.group_rows,
             files,
             digest: joined(&digests),
         };
@@ -274,6 +299,7 @@ fn study(
 /// One pass over one file.
 fn pass(part: &dyn Rows, request: &Request<'_>, learning: &mut Learning) -> Result<FilePlan> {
     let mut plan = FilePlan { name: part.name(), rows: 0, bytes: part.size()?, marks: Vec::new() };
+    let name = part.name();
     let mut stride = 1u64;
     let mut seen = 0u64;
     part.read(request, &mut |chunk| {
@@ -292,7 +318,7 @@ fn pass(part: &dyn Rows, request: &Request<'_>, learning: &mut Learning) -> Resu
             });
         }
         plan.rows += chunk.rows as u64;
-        learning.add(chunk)
+        learning.add(&name, chunk)
     })?;
     Ok(plan)
 }
@@ -311,6 +337,8 @@ fn known(
         schema,
         class_rows: vec![],
         entries: None,
+        intake: Intake::default(),
+        group_rows: vec![],
         files: vec![plan],
         digest: blake3::hash(part.name().as_bytes()).to_hex().to_string(),
     };

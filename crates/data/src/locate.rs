@@ -1,12 +1,15 @@
 //! From the words of a job to open sources: built-ins, addresses, files, directories and patterns, and which
 //! format they have.
 
+use crate::beside;
 use crate::input::{Input, cannot_open};
 use crate::sources::{Format, Place, Rows, SOURCES, Shape, builtin};
 use crate::{DataSpec, Source};
 use starlings_core::{Entry, Fault, Result, nearest};
 use std::path::{Path, PathBuf};
 
+/// Formats that LightGBM's side files belong to.
+const SIDE_FILES: [&str; 4] = ["csv", "tsv", "libsvm", "libsvm-from-0"];
 /// Bytes by which a format is recognised.
 const HEAD_BYTES: usize = 4096;
 
@@ -31,7 +34,11 @@ pub(crate) fn open(spec: &DataSpec) -> Result<(&'static str, Vec<Box<dyn Rows>>)
     let mut spec = spec.clone();
     let mut parts: Vec<Box<dyn Rows>> = Vec::with_capacity(places.len());
     for place in places {
-        let part = (format.build.open)(place, &spec)?;
+        let path = file_path(&place);
+        let mut part = (format.build.open)(place, &spec)?;
+        if let Some(path) = path.filter(|_| SIDE_FILES.contains(&format.name)) {
+            part = beside::joined(&path, part, &spec)?;
+        }
         match (parts.first(), part.shape()) {
             (Some(first), _) => same_columns(first.as_ref(), part.as_ref())?,
             // What the first file shows of headers holds for all: a later one may be too short to tell.
@@ -41,6 +48,29 @@ pub(crate) fn open(spec: &DataSpec) -> Result<(&'static str, Vec<Box<dyn Rows>>)
         parts.push(part);
     }
     Ok((format.name, parts))
+}
+
+/// Whether the rows have weights: a column of them, or a file beside the data.
+///
+/// # Errors
+/// Bad words in `spec`, missing files.
+pub fn weighted(spec: &DataSpec) -> Result<bool> {
+    let beside = |place: &Place| -> Result<bool> {
+        let text = SIDE_FILES.contains(&format_of(place, spec)?.name);
+        Ok(text && file_path(place).is_some_and(|path| beside::weighs(&path)))
+    };
+    let mut weighted = spec.weight.is_some();
+    for place in places(&spec.source)? {
+        weighted = weighted || beside(&place)?;
+    }
+    Ok(weighted)
+}
+
+fn file_path(place: &Place) -> Option<PathBuf> {
+    match place {
+        Place::File(Input::File(path)) => Some(path.clone()),
+        _ => None,
+    }
 }
 
 fn same_columns(first: &dyn Rows, other: &dyn Rows) -> Result<()> {
@@ -132,9 +162,12 @@ fn matches(pattern: &str) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// Hidden files, and the marks that other programs leave beside data (`_SUCCESS`).
+/// Hidden files, and what other programs leave beside data (`_SUCCESS`, LightGBM's side files).
 fn is_hidden(path: &Path) -> bool {
-    path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(['.', '_']))
+    path.file_name().is_some_and(|name| {
+        let name = name.to_string_lossy();
+        name.starts_with(['.', '_']) || name.ends_with(".query") || name.ends_with(".weight")
+    })
 }
 
 fn name_of(place: &Place) -> String {

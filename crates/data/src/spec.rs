@@ -16,6 +16,12 @@ pub struct DataSpec {
     /// The feature columns; without it all but the label.
     #[serde(default)]
     pub features: Option<Vec<ColumnRef>>,
+    /// The column that says how much each row counts.
+    #[serde(default)]
+    pub weight: Option<ColumnRef>,
+    /// The column that says which group (query, session) each row belongs to; rows of a group stand together.
+    #[serde(default)]
+    pub group: Option<ColumnRef>,
     /// The format, an entry of [`SOURCES`](crate::SOURCES); without it the file's name and first bytes tell.
     #[serde(default)]
     pub format: Option<String>,
@@ -67,6 +73,8 @@ impl DataSpec {
             source: Source::Place(place.into()),
             label: None,
             features: None,
+            weight: None,
+            group: None,
             format: None,
             header: None,
             delimiter: None,
@@ -78,6 +86,12 @@ impl DataSpec {
     pub fn label(mut self, label: impl Into<ColumnRef>) -> DataSpec {
         self.label = Some(label.into());
         self
+    }
+
+    /// All columns that the words name.
+    pub(crate) fn columns_named(&self) -> impl Iterator<Item = &ColumnRef> {
+        let apart = [&self.label, &self.weight, &self.group].into_iter().flatten();
+        apart.chain(self.features.iter().flatten())
     }
 
     /// The same with relative paths made absolute against `dir`, the folder of the job file. Built-ins and

@@ -109,7 +109,8 @@ pub struct Job {
 pub const EPOCHS_DEFAULT: u64 = 10;
 
 const SECTIONS: &[&str] = &["data", "learner", "train", "cluster", "checkpoint"];
-const DATA_KEYS: &[&str] = &["train", "test", "label", "features", "format", "header", "delimiter"];
+const DATA_KEYS: &[&str] =
+    &["train", "test", "label", "features", "weight", "group", "format", "header", "delimiter"];
 const TRAIN_KEYS: &[&str] = &["epochs", "steps", "batch", "seed", "shards"];
 const CLUSTER_KEYS: &[&str] = &[
     "launcher",

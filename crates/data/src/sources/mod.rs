@@ -2,6 +2,7 @@
 //! there are and delivers rows in chunks. What the columns mean is not its business.
 
 pub(crate) mod builtin;
+mod cells;
 mod csv;
 mod idx;
 mod libsvm;
@@ -137,7 +138,14 @@ pub(crate) struct Reading {
     pub(crate) texts: Vec<bool>,
     /// What labels become.
     pub(crate) label: LabelNeed,
+    /// Whether `qid:` fields (libsvm) say the group of a row.
+    pub(crate) queries: bool,
 }
+
+/// What is said of a weight that is none.
+pub(crate) const NO_WEIGHT: &str = "is no weight: weights are finite numbers from 0 up";
+/// What is said of a row without a group.
+pub(crate) const NO_GROUP: &str = "is no group: every row needs one";
 
 /// What becomes of a column.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -146,4 +154,8 @@ pub(crate) enum Role {
     /// The feature of this slot.
     Feature(usize),
     Label,
+    /// How much the row counts.
+    Weight,
+    /// Which group the row belongs to.
+    Group,
 }

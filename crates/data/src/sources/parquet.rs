@@ -1,11 +1,11 @@
 //! Apache Parquet: flat files of numbers, booleans and strings. Only the chosen columns are read, a slice of
 //! a row group at a time. Decimals are scaled; dates and times are numbers in the file's own unit.
 
+use super::cells::{Spot, Writer};
 use super::{Flow, Format, Guess, Place, Reading, Request, Role, Rows, Shape, Sink};
-use crate::chunk::{Chunk, Mark, Surprise};
+use crate::DataSpec;
+use crate::chunk::Mark;
 use crate::input::{Input, cannot_open, changed};
-use crate::number::missing;
-use crate::{DataSpec, Features, LabelNeed};
 use parquet::basic::{ConvertedType, LogicalType, Type as Physical};
 use parquet::column::reader::{ColumnReader, ColumnReaderImpl};
 use parquet::data_type::{ByteArray, DataType};
@@ -13,7 +13,6 @@ use parquet::errors::ParquetError;
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::schema::types::ColumnDescriptor;
 use starlings_core::{Entry, Fault, Result};
-use std::borrow::Cow;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
@@ -27,6 +26,9 @@ pub(super) const ENTRY: Entry<Format> = Entry {
     needs: &[],
     build: Format { extensions: &["parquet"], recognise: |head| head.starts_with(b"PAR1"), open },
 };
+
+/// A value of a file.
+type Cell = super::cells::Cell<ByteArray>;
 
 /// Rows decoded at a time.
 const ROWS: usize = 8192;
@@ -163,30 +165,31 @@ impl Parquet {
         (reading, sink): (&Reading, &mut Sink<'_>),
     ) -> Result<Flow> {
         let group = guarded(&self.path, || reader.get_row_group(mark.byte as usize))?;
+        let name = self.name();
         let mut columns = Vec::new();
         for (column, role) in reading.roles.iter().enumerate() {
             if *role != Role::Skip {
                 let reader = guarded(&self.path, || group.get_column_reader(column))?;
-                columns.push((column, *role, reader));
+                columns.push((column, reader));
             }
         }
         let mut done = 0;
         while done < rows {
             let count = (rows - done).min(ROWS as u64) as usize;
-            let mut chunk = Chunk::dense(&reading.texts, reading.label == LabelNeed::Class);
-            (chunk.rows, chunk.first_row) = (count, mark.row + done);
+            let mut writer = Writer::new(&name, "row", reading);
+            writer.chunk.first_row = mark.row + done;
             if done == 0 {
-                chunk.marks.push(Mark { row: 0, ..mark });
+                writer.chunk.marks.push(Mark { row: 0, ..mark });
             }
-            if let Features::Dense { width, values } = &mut chunk.features {
-                values.resize(*width * count, f32::NAN);
-            }
-            for (column, role, reader) in &mut columns {
+            writer.grow(count);
+            for (column, reader) in &mut columns {
                 let cells = self.cells(*column, count, reader)?;
-                self.write(reading, *column, (*role, cells), &mut chunk)?;
+                for (row, cell) in cells.iter().enumerate() {
+                    let number = mark.row + done + row as u64;
+                    writer.put(Spot { row, column: *column, number }, cell)?;
+                }
             }
-            chunk.add_up();
-            if sink(chunk)? == Flow::Stop {
+            if sink(writer.finish())? == Flow::Stop {
                 return Ok(Flow::Stop);
             }
             done += count as u64;
@@ -211,95 +214,6 @@ impl Parquet {
             _ => unreachable!("refused by `readable`"),
         })?;
         if cells.len() == count { Ok(cells) } else { Err(self.miscounted()) }
-    }
-
-    fn write(
-        &self,
-        reading: &Reading,
-        column: usize,
-        (role, cells): (Role, Vec<Cell>),
-        chunk: &mut Chunk,
-    ) -> Result<()> {
-        let fault = |row: usize, cell: &Cell, what: &str| {
-            let (name, row) = (self.name(), chunk.first_row + row as u64);
-            let (column, text) = (&reading.names[column], cell.text());
-            Fault::caller(format!("{name}, row {row}, column '{column}': '{text}' {what}"))
-        };
-        match role {
-            Role::Skip => {}
-            Role::Label => {
-                for (row, cell) in cells.iter().enumerate() {
-                    let label = match (&mut chunk.classes, cell.number()) {
-                        _ if cell.is_missing() => {
-                            return Err(fault(row, cell, "is no label: every row needs one"));
-                        }
-                        (Some(classes), _) => classes.code(&cell.text())? as f32,
-                        (None, Some(number)) if number.is_finite() => number,
-                        (None, _) => return Err(fault(row, cell, "is not a number")),
-                    };
-                    chunk.labels.push(label);
-                }
-            }
-            Role::Feature(slot) => {
-                let Features::Dense { width, values } = &mut chunk.features else {
-                    unreachable!("parquet chunks are dense")
-                };
-                let places = values.iter_mut().skip(slot).step_by(*width);
-                for (row, (place, cell)) in places.zip(&cells).enumerate() {
-                    *place = match (&mut chunk.texts[slot], cell.number()) {
-                        _ if cell.is_missing() => f32::NAN,
-                        (Some(texts), _) => texts.code(&cell.text())? as f32,
-                        (None, Some(number)) if number.is_finite() => number,
-                        (None, Some(_)) => return Err(fault(row, cell, "is not a 32-bit number")),
-                        (None, None) => {
-                            let fault = fault(row, cell, "is not a number");
-                            if chunk.surprises.iter().all(|surprise| surprise.slot != slot) {
-                                chunk.surprises.push(Surprise { slot, fault });
-                            }
-                            f32::NAN
-                        }
-                    };
-                }
-            }
-        }
-        Ok(())
-    }
-}
-
-/// One value of a column.
-enum Cell {
-    Missing,
-    Whole(i64),
-    Number(f64),
-    Text(ByteArray),
-}
-
-impl Cell {
-    fn is_missing(&self) -> bool {
-        match self {
-            Cell::Missing => true,
-            Cell::Whole(_) => false,
-            Cell::Number(number) => number.is_nan(),
-            Cell::Text(text) => missing(text.data()),
-        }
-    }
-
-    fn number(&self) -> Option<f32> {
-        match self {
-            Cell::Whole(whole) => Some(*whole as f32),
-            Cell::Number(number) => Some(*number as f32),
-            Cell::Text(text) => crate::number::number(text.data()),
-            Cell::Missing => None,
-        }
-    }
-
-    fn text(&self) -> Cow<'_, str> {
-        match self {
-            Cell::Missing => Cow::Borrowed("null"),
-            Cell::Whole(whole) => Cow::Owned(whole.to_string()),
-            Cell::Number(number) => Cow::Owned(number.to_string()),
-            Cell::Text(text) => String::from_utf8_lossy(text.data()),
-        }
     }
 }
 

@@ -132,6 +132,17 @@ impl Stream<'_> {
         appended.map_err(|error| cannot_read(&self.name, self.packed, &error))
     }
 
+    /// Goes forward by this many bytes, or to the end.
+    pub(crate) fn skip(&mut self, bytes: u64) -> Result<()> {
+        let skipped = match &mut self.inner {
+            Plain::File(file) => {
+                file.seek(SeekFrom::Current(i64::try_from(bytes).unwrap_or(i64::MAX))).map(|_| 0)
+            }
+            Plain::Other(read) => io::copy(&mut read.take(bytes), &mut io::sink()),
+        };
+        skipped.map(|_| ()).map_err(|error| cannot_read(&self.name, self.packed, &error))
+    }
+
     /// Goes forward from the start to this byte: a plain file seeks, a compressed one is read and dropped.
     pub(crate) fn skip_to(&mut self, byte: u64) -> Result<()> {
         let skipped = match &mut self.inner {

@@ -16,6 +16,8 @@ pub(crate) struct Learning {
     encoding: Encoding,
     /// The raw rows, if they are to be kept.
     kept: Option<Table>,
+    /// Texts of features are not looked at: a preparation will.
+    light: bool,
     slots: Vec<Slot>,
     classes: Dictionary,
     class_rows: Vec<u64>,
@@ -28,6 +30,17 @@ pub(crate) struct Learning {
     width: usize,
     /// Slots that were taken for numbers and hold texts.
     pub(crate) surprises: BTreeSet<usize>,
+}
+
+/// What is kept of the rows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Keep {
+    /// The rows themselves.
+    Rows,
+    /// What the columns hold, categories included.
+    Columns,
+    /// Of the features only whether they are numbers: a preparation looks at the rest.
+    Kinds,
 }
 
 #[derive(Default)]
@@ -49,7 +62,7 @@ pub(crate) struct Learnt {
 }
 
 impl Learning {
-    pub(crate) fn new(choice: Choice, encoding: Encoding, shape: &Shape, keep: bool) -> Learning {
+    pub(crate) fn new(choice: Choice, encoding: Encoding, shape: &Shape, keep: Keep) -> Learning {
         let slots = choice.reading.texts.len();
         let features = match shape {
             Shape::Numbered { sparse: true, .. } => {
@@ -63,7 +76,8 @@ impl Learning {
         Learning {
             choice,
             encoding,
-            kept: keep.then_some(Table::new(features, vec![])),
+            kept: (keep == Keep::Rows).then_some(Table::new(features, vec![])),
+            light: keep == Keep::Kinds,
             slots: (0..slots).map(|_| Slot::default()).collect(),
             classes: Dictionary::default(),
             class_rows: vec![],
@@ -87,7 +101,7 @@ impl Learning {
             let (sum, present) = chunk.sums[slot];
             known.sum += sum;
             known.present += present;
-            if let Some(seen) = &chunk.texts[slot] {
+            if let Some(seen) = chunk.texts[slot].as_ref().filter(|_| !self.light) {
                 let map = merge(&mut known.texts, seen)?;
                 if self.kept.is_some() {
                     recode(&mut chunk.features, slot, &map);
@@ -199,7 +213,7 @@ fn merge(known: &mut Dictionary, seen: &Dictionary) -> Result<Vec<f32>> {
 }
 
 /// Texts in the order of codes (of numbers, if all are numbers), and where each went.
-fn sorted(texts: &[String]) -> (Vec<String>, Vec<f32>) {
+pub(crate) fn sorted(texts: &[String]) -> (Vec<String>, Vec<f32>) {
     let mut order: Vec<usize> = (0..texts.len()).collect();
     let numbers: Option<Vec<f64>> = texts.iter().map(|text| text.parse().ok()).collect();
     match &numbers {

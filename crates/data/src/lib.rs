@@ -14,6 +14,7 @@ mod learning;
 mod load;
 mod locate;
 mod number;
+mod prepare;
 mod schema;
 mod sources;
 mod spec;
@@ -24,7 +25,11 @@ pub use chunk::Mark;
 pub use columns::Beside;
 pub use intake::Intake;
 pub use load::{FilePlan, Survey, load, load_all, load_with, survey};
-pub use locate::weighted;
+pub use locate::{glance, weighted};
+pub use prepare::{
+    BuildPreparation, Cells, Fitted, Kind, Labels, PREPARATIONS, Preparation, Prepared, Series,
+    Statistics, Step, StepSpec, check as check_preparation,
+};
 pub use schema::{Column, ColumnKind, Encoding, LabelNeed, Schema, Target};
 pub use sources::{Format, SOURCES};
 pub use spec::{ColumnRef, DataSpec, LabelColumn, Source};

@@ -50,6 +50,14 @@ pub(crate) fn open(spec: &DataSpec) -> Result<(&'static str, Vec<Box<dyn Rows>>)
     Ok((format.name, parts))
 }
 
+/// Opens all parts of a data set and looks at their first rows.
+///
+/// # Errors
+/// Bad words in `spec`, missing files, files of another format or with other columns.
+pub fn glance(spec: &DataSpec) -> Result<()> {
+    open(spec).map(|_| ())
+}
+
 /// Whether the rows have weights: a column of them, or a file beside the data.
 ///
 /// # Errors
@@ -101,6 +109,10 @@ fn places(source: &Source) -> Result<Vec<Place>> {
     let place = match source {
         Source::Images { images, labels } => {
             return Ok(vec![Place::Pair(file(images)?, file(labels)?)]);
+        }
+        Source::Arrays { features, labels } => {
+            let labels = labels.as_deref().map(file).transpose()?;
+            return Ok(vec![Place::Arrays(file(features)?, labels)]);
         }
         Source::Place(place) => place,
     };
@@ -172,7 +184,7 @@ fn is_hidden(path: &Path) -> bool {
 
 fn name_of(place: &Place) -> String {
     match place {
-        Place::File(input) | Place::Pair(input, _) => input.name(),
+        Place::File(input) | Place::Pair(input, _) | Place::Arrays(input, _) => input.name(),
         Place::Named(name) => name.clone(),
     }
 }
@@ -183,6 +195,7 @@ fn format_of(place: &Place, spec: &DataSpec) -> Result<&'static Entry<Format>> {
         Place::Named(name) if name.contains("://") => return named("synthetic"),
         Place::Named(_) => return named("builtin"),
         Place::Pair(..) => return named("idx"),
+        Place::Arrays(..) => return named("npy"),
         Place::File(input) => input,
     };
     if let Some(format) = &spec.format {

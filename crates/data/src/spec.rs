@@ -2,6 +2,7 @@
 //! same words travel to every worker, so they read both from a job file (a bare string or number) and
 //! from the wire (where every value names its own shape).
 
+use crate::prepare::StepSpec;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::path::{Path, PathBuf};
 
@@ -22,6 +23,9 @@ pub struct DataSpec {
     /// The column that says which group (query, session) each row belongs to; rows of a group stand together.
     #[serde(default)]
     pub group: Option<ColumnRef>,
+    /// What is made of the columns before a learner sees them, step by step.
+    #[serde(default)]
+    pub prepare: Vec<StepSpec>,
     /// The format, an entry of [`SOURCES`](crate::SOURCES); without it the file's name and first bytes tell.
     #[serde(default)]
     pub format: Option<String>,
@@ -44,6 +48,13 @@ pub enum Source {
         images: String,
         /// The file of labels.
         labels: String,
+    },
+    /// Features and their labels in two NumPy arrays.
+    Arrays {
+        /// The array of features.
+        features: String,
+        /// The array of labels, if there is one.
+        labels: Option<String>,
     },
 }
 
@@ -75,6 +86,7 @@ impl DataSpec {
             features: None,
             weight: None,
             group: None,
+            prepare: Vec::new(),
             format: None,
             header: None,
             delimiter: None,
@@ -107,6 +119,9 @@ impl DataSpec {
             Source::Images { images, labels } => {
                 Source::Images { images: root(images), labels: root(labels) }
             }
+            Source::Arrays { features, labels } => {
+                Source::Arrays { features: root(features), labels: labels.as_ref().map(root) }
+            }
         };
         DataSpec { source, ..self.clone() }
     }
@@ -123,6 +138,10 @@ impl Source {
         match self {
             Source::Place(place) => place.clone(),
             Source::Images { images, labels } => format!("{images} with {labels}"),
+            Source::Arrays { features, labels: None } => features.clone(),
+            Source::Arrays { features, labels: Some(labels) } => {
+                format!("{features} with {labels}")
+            }
         }
     }
 }
@@ -173,7 +192,15 @@ macro_rules! two_faces {
 #[serde(remote = "Source", untagged)]
 enum SourceWritten {
     Place(String),
-    Images { images: String, labels: String },
+    Images {
+        images: String,
+        labels: String,
+    },
+    Arrays {
+        features: String,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        labels: Option<String>,
+    },
 }
 
 #[derive(Serialize, Deserialize)]
@@ -181,6 +208,7 @@ enum SourceWritten {
 enum SourceWired {
     Place(String),
     Images { images: String, labels: String },
+    Arrays { features: String, labels: Option<String> },
 }
 
 #[derive(Serialize, Deserialize)]

@@ -17,10 +17,11 @@ use std::sync::Arc;
 const INTAKE: &str = "intake";
 
 /// What the model file remembers of its data: the schema, and the intake within it where there is one.
-pub(crate) fn schema_document(schema: &Schema, intake: &Intake) -> serde_json::Value {
+pub(crate) fn schema_document(schema: &Schema, intake: Intake) -> serde_json::Value {
     let mut document = serde_json::to_value(schema).unwrap_or_default();
-    if *intake != Intake::default() {
-        document[INTAKE] = serde_json::to_value(intake).unwrap_or_default();
+    let intake = Intake { prepared: intake.prepared.for_prediction(), ..intake };
+    if intake != Intake::default() {
+        document[INTAKE] = serde_json::to_value(&intake).unwrap_or_default();
     }
     document
 }

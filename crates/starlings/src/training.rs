@@ -74,8 +74,12 @@ pub fn train(job: Job, options: TrainOptions) -> Result<TrainedModel> {
     if let Some(test) = &job.test {
         // A test set that cannot be read should be found before training, not after it.
         let learner = &choices.learner;
-        starlings_data::survey(test, learner.encoding(), learner.label())
-            .map_err(|fault| fault.during("[data] test"))?;
+        let readable = match job.train.prepare.is_empty() {
+            true => starlings_data::survey(test, learner.encoding(), learner.label()).map(|_| ()),
+            // Steps fitted on the training rows will read it; until then its files and columns are looked at.
+            false => starlings_data::glance(test),
+        };
+        readable.map_err(|fault| fault.during("[data] test"))?;
     }
     let trained = starlings_engine::train::train(job.clone(), engine_options)?;
     let mut file = model_file(&job, &choices, &trained, options.created);
@@ -120,7 +124,7 @@ fn model_file(
     ModelFile {
         learner: job.learner.name.clone(),
         params,
-        schema: schema_document(&trained.schema, &trained.intake),
+        schema: schema_document(&trained.schema, trained.intake.clone()),
         job: job.text.clone(),
         provenance: Provenance {
             data_digest: trained.data_digest.clone(),

@@ -1,13 +1,17 @@
 //! Where rows come from. Each source is one file here and one entry of [`SOURCES`]; it says what columns
 //! there are and delivers rows in chunks. What the columns mean is not its business.
 
+mod arrow;
 pub(crate) mod builtin;
 mod cells;
 mod csv;
 mod idx;
+mod jsonl;
 mod libsvm;
+mod npy;
 mod parquet;
 mod synthetic;
+mod text;
 
 use crate::chunk::{Chunk, Mark};
 use crate::input::{Input, Tally};
@@ -22,6 +26,10 @@ pub const SOURCES: &[Entry<Format>] = &[
     libsvm::FROM_ONE,
     libsvm::FROM_ZERO,
     parquet::ENTRY,
+    arrow::ENTRY,
+    npy::ENTRY,
+    jsonl::ENTRY,
+    text::ENTRY,
     idx::ENTRY,
     synthetic::ENTRY,
     builtin::ENTRY,
@@ -42,6 +50,8 @@ pub(crate) enum Place {
     File(Input),
     /// Images and their labels.
     Pair(Input, Input),
+    /// Features and their labels, in two arrays.
+    Arrays(Input, Option<Input>),
     /// A name or address that its source understands.
     Named(String),
 }

@@ -5,6 +5,7 @@
 mod beside;
 mod csv;
 mod files;
+mod golden;
 mod known_sets;
 mod numbered;
 mod parquet;

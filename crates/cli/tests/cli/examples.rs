@@ -34,6 +34,7 @@ fn no_example_is_forgotten_here() {
         "local-steps.toml",
         "parameter-server.toml",
         "pipelined-perceptron.toml",
+        "prepared.toml",
         "pushed-rows.toml",
         "ratings.toml",
         "reproducible.toml",
@@ -76,6 +77,11 @@ fn a_pipeline_learns_digits() {
     let report = runs("pipelined-perceptron", &[]);
     assert_eq!(report["plan"], "pipeline");
     assert!(report["evaluation"]["accuracy"].as_f64().unwrap() > 0.85, "{report}");
+}
+
+#[test]
+fn prepared_pixels_learn_digits() {
+    assert!(accuracy(&runs("prepared", &[])) > 0.93);
 }
 
 #[test]

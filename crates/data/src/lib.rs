@@ -15,6 +15,8 @@ mod load;
 mod locate;
 mod number;
 mod prepare;
+#[cfg(feature = "remote")]
+pub mod remote;
 mod schema;
 mod sources;
 mod spec;

@@ -119,9 +119,14 @@ fn places(source: &Source) -> Result<Vec<Place>> {
     if builtin::NAMES.contains(&place.as_str()) || place.starts_with("synthetic://") {
         return Ok(vec![Place::Named(place.clone())]);
     }
+    #[cfg(feature = "remote")]
+    if crate::remote::is_remote(place) {
+        let files = crate::remote::open(place)?.into_iter();
+        return Ok(files.map(|file| Place::File(Input::Remote(file))).collect());
+    }
     if let Some((scheme, _)) = place.split_once("://") {
-        return Err(Fault::caller(format!("{place}: addresses with {scheme}:// are not read yet"))
-            .hint("give a path, a pattern, a built-in or synthetic://…"));
+        return Err(Fault::caller(format!("{place}: this program does not read {scheme}:// addresses"))
+            .hint("give a path, a pattern, a built-in or synthetic://…; s3:// and https:// need the feature `remote`"));
     }
     let path = Path::new(place);
     let files = match path {

@@ -134,10 +134,7 @@ fn store(root: &str) -> Result<Arc<dyn ObjectStore>> {
 }
 
 /// Waits for an answer of the store, but not for ever.
-fn wait<T>(
-    runtime: &Runtime,
-    answer: impl Future<Output = Result<T, Error>>,
-) -> Result<T, Error> {
+fn wait<T>(runtime: &Runtime, answer: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
     let late = |_| Error::Generic { store: "remote", source: "no answer in time".into() };
     let timed = async { tokio::time::timeout(DEADLINE, answer).await };
     runtime.block_on(timed).unwrap_or_else(|error| Err(late(error)))
@@ -147,11 +144,12 @@ fn failed(address: &str, error: &Error) -> Fault {
     match error {
         Error::NotFound { .. } => Fault::caller(format!("there is no file {address}"))
             .hint("see that bucket, folder and name are right"),
-        Error::Unauthenticated { .. } | Error::PermissionDenied { .. } => {
-            Fault::caller(format!("the store does not let us read {address}")).hint(
-                "set AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_REGION, on workers elsewhere too",
-            )
-        }
+        Error::Unauthenticated { .. } | Error::PermissionDenied { .. } => Fault::caller(format!(
+            "the store does not let us read {address}"
+        ))
+        .hint(
+            "set AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_REGION, on workers elsewhere too",
+        ),
         error => Fault::machine(format!("cannot read {address}")).caused_by(error),
     }
 }

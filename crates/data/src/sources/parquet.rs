@@ -10,11 +10,12 @@ use parquet::basic::{ConvertedType, LogicalType, Type as Physical};
 use parquet::column::reader::{ColumnReader, ColumnReaderImpl};
 use parquet::data_type::{ByteArray, DataType};
 use parquet::errors::ParquetError;
+use parquet::file::reader::{ChunkReader, Length};
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::schema::types::ColumnDescriptor;
 use starlings_core::{Entry, Fault, Result};
 use std::fs::File;
-use std::path::{Path, PathBuf};
+use std::io::Read;
 
 /// Parquet files.
 pub(super) const ENTRY: Entry<Format> = Entry {
@@ -34,17 +35,17 @@ type Cell = super::cells::Cell<ByteArray>;
 const ROWS: usize = 8192;
 
 struct Parquet {
-    path: PathBuf,
+    input: Input,
     shape: Shape,
     /// Powers of ten by which decimals are divided.
     scales: Vec<f64>,
 }
 
 fn open(place: Place, _: &DataSpec) -> Result<Box<dyn Rows>> {
-    let Place::File(Input::File(path)) = place else {
+    let Place::File(input) = place else {
         return Err(Fault::caller("parquet data are files: give a path"));
     };
-    let reader = reader(&path)?;
+    let reader = reader(&input)?;
     let described = reader.metadata().file_metadata().schema_descr();
     let columns = described
         .columns()
@@ -53,23 +54,79 @@ fn open(place: Place, _: &DataSpec) -> Result<Box<dyn Rows>> {
         .collect();
     let scales = described.columns().iter().map(|column| scale(column)).collect();
     let shape = Shape::Columns { columns, named: true, label: None };
-    Ok(Box::new(Parquet { path, shape, scales }))
+    Ok(Box::new(Parquet { input, shape, scales }))
 }
 
-fn reader(path: &Path) -> Result<SerializedFileReader<File>> {
-    let file = File::open(path).map_err(|error| cannot_open(path, &error))?;
-    guarded(path, || SerializedFileReader::new(file))
+/// A file that Parquet's reader jumps about in.
+enum Body {
+    File(File),
+    #[cfg(feature = "remote")]
+    Remote(std::sync::Arc<crate::remote::Remote>),
+}
+
+impl Length for Body {
+    fn len(&self) -> u64 {
+        match self {
+            Body::File(file) => Length::len(file),
+            #[cfg(feature = "remote")]
+            Body::Remote(remote) => remote.size(),
+        }
+    }
+}
+
+impl ChunkReader for Body {
+    type T = Box<dyn Read>;
+
+    fn get_read(&self, start: u64) -> Result<Box<dyn Read>, ParquetError> {
+        match self {
+            Body::File(file) => Ok(Box::new(file.get_read(start)?)),
+            #[cfg(feature = "remote")]
+            Body::Remote(remote) => {
+                let mut reader = crate::remote::Reader::new(remote.clone());
+                reader.seek(start);
+                Ok(Box::new(reader))
+            }
+        }
+    }
+
+    fn get_bytes(&self, start: u64, length: usize) -> Result<bytes::Bytes, ParquetError> {
+        match self {
+            Body::File(file) => file.get_bytes(start, length),
+            #[cfg(feature = "remote")]
+            Body::Remote(remote) => {
+                let bytes = remote.range(start, length as u64)?;
+                match bytes.len() == length {
+                    true => Ok(bytes.into()),
+                    false => {
+                        Err(ParquetError::EOF(format!("{length} bytes at {start} are not there")))
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn reader(input: &Input) -> Result<SerializedFileReader<Body>> {
+    let body = match input {
+        Input::File(path) => {
+            Body::File(File::open(path).map_err(|error| cannot_open(path, &error))?)
+        }
+        #[cfg(feature = "remote")]
+        Input::Remote(remote) => Body::Remote(remote.clone()),
+        Input::Memory { .. } => return Err(Fault::caller("parquet data are files: give a path")),
+    };
+    guarded(&input.name(), || SerializedFileReader::new(body))
 }
 
 /// Calls the decoder. Some damage makes it panic instead of refusing; a bad file must not end the process.
-fn guarded<T>(path: &Path, decode: impl FnOnce() -> Result<T, ParquetError>) -> Result<T> {
+fn guarded<T>(name: &str, decode: impl FnOnce() -> Result<T, ParquetError>) -> Result<T> {
     let decoded = std::panic::catch_unwind(std::panic::AssertUnwindSafe(decode));
     let gave_up = |_| Err(ParquetError::General("the decoder gave up on it".to_string()));
-    decoded.unwrap_or_else(gave_up).map_err(|error| damaged(path, error))
+    decoded.unwrap_or_else(gave_up).map_err(|error| damaged(name, error))
 }
 
-fn damaged(path: &Path, error: ParquetError) -> Fault {
-    Fault::caller(format!("{} is not a sound Parquet file", path.display()))
+fn damaged(name: &str, error: ParquetError) -> Fault {
+    Fault::caller(format!("{name} is not a sound Parquet file"))
         .caused_by(error)
         .hint("was it written fully? write or fetch it again")
 }
@@ -89,7 +146,7 @@ fn scale(column: &ColumnDescriptor) -> f64 {
 
 impl Rows for Parquet {
     fn name(&self) -> String {
-        self.path.display().to_string()
+        self.input.name()
     }
 
     fn shape(&self) -> &Shape {
@@ -97,11 +154,11 @@ impl Rows for Parquet {
     }
 
     fn size(&self) -> Result<u64> {
-        Input::File(self.path.clone()).size()
+        self.input.size()
     }
 
     fn read(&self, request: &Request<'_>, sink: &mut Sink<'_>) -> Result<()> {
-        let reader = reader(&self.path)?;
+        let reader = reader(&self.input)?;
         let described = reader.metadata().file_metadata().schema_descr_ptr();
         if described.num_columns() != request.reading.roles.len() {
             return Err(changed(&self.name()));
@@ -122,20 +179,9 @@ impl Rows for Parquet {
             first_row += rows;
         }
         if let Some(tally) = request.tally {
-            let mut file = File::open(&self.path)?;
-            hash(&mut file, tally)?;
+            self.input.hash(tally)?;
         }
         Ok(())
-    }
-}
-
-fn hash(file: &mut File, tally: &crate::input::Tally) -> Result<()> {
-    let mut buffer = vec![0; 1 << 16];
-    loop {
-        match std::io::Read::read(file, &mut buffer)? {
-            0 => return Ok(()),
-            length => tally.update(&buffer[..length]),
-        }
     }
 }
 
@@ -154,22 +200,22 @@ impl Parquet {
 
     fn miscounted(&self) -> Fault {
         let wrong = ParquetError::General("columns differ in their number of rows".to_string());
-        damaged(&self.path, wrong)
+        damaged(&self.name(), wrong)
     }
 
     fn read_group(
         &self,
-        reader: &SerializedFileReader<File>,
+        reader: &SerializedFileReader<Body>,
         mark: Mark,
         rows: u64,
         (reading, sink): (&Reading, &mut Sink<'_>),
     ) -> Result<Flow> {
-        let group = guarded(&self.path, || reader.get_row_group(mark.byte as usize))?;
+        let group = guarded(&self.name(), || reader.get_row_group(mark.byte as usize))?;
         let name = self.name();
         let mut columns = Vec::new();
         for (column, role) in reading.roles.iter().enumerate() {
             if *role != Role::Skip {
-                let reader = guarded(&self.path, || group.get_column_reader(column))?;
+                let reader = guarded(&self.name(), || group.get_column_reader(column))?;
                 columns.push((column, reader));
             }
         }
@@ -204,7 +250,7 @@ impl Parquet {
             true => Cell::Whole(value),
             false => Cell::Number(value as f64 / scale),
         };
-        let cells = guarded(&self.path, || match reader {
+        let cells = guarded(&self.name(), || match reader {
             ColumnReader::BoolColumnReader(r) => take(r, count, |v| Cell::Whole(i64::from(v))),
             ColumnReader::Int32ColumnReader(r) => take(r, count, |v| whole(i64::from(v))),
             ColumnReader::Int64ColumnReader(r) => take(r, count, whole),

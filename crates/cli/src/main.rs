@@ -41,6 +41,9 @@ Exit codes: 0 done; 2 the caller must act; 3 the flock failed; 4 this machine fa
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
+    // The one place where the environment's keys of stores are read.
+    #[cfg(feature = "remote")]
+    starlings::remote::configure(std::env::vars().filter(|(name, _)| name.starts_with("AWS_")));
     let silent = arguments.command.leaves_silently();
     let outcome = signals::files_may_be_refused()
         .and_then(|()| output::start_logging())

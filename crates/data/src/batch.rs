@@ -4,8 +4,11 @@
 //! Global position g of a pass belongs to shard g mod V, at place g div V of that shard's own shuffled
 //! order. Step t takes the positions t·B … (t+1)·B − 1: exactly B rows, spread evenly over the shards.
 //! Shard v itself is a range of consecutive rows of the data set, so that a worker reads only its own.
+//!
+//! Where rows belong to groups, shards and steps are made of whole groups, see [`Groups`].
 
 use crate::Table;
+use crate::groups::{Groups, Procession};
 use starlings_core::{Rng, Shard};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -35,16 +38,19 @@ pub struct Holding {
     pub rows_total: u64,
     /// Virtual shards of the whole data set.
     pub shards: u32,
+    /// The groups of the whole data set, where rows belong to groups.
+    pub(crate) groups: Option<Arc<Groups>>,
 }
 
 impl Holding {
     /// A whole data set in one table.
     #[must_use]
     pub fn whole(table: Arc<Table>, shards: u32) -> Holding {
-        let rows = table.rows() as u64;
-        let starts =
-            (0..shards).map(|s| (Shard(s), shard_start(rows, shards, Shard(s)) as usize)).collect();
-        Holding { table, starts, rows_total: rows, shards }
+        let rows_total = table.rows() as u64;
+        let groups = Groups::of_table(&table.groups, shards).map(Arc::new);
+        let mut whole = Holding { table, starts: BTreeMap::new(), rows_total, shards, groups };
+        whole.starts = (0..shards).map(Shard).map(|s| (s, whole.shard_start(s) as usize)).collect();
+        whole
     }
 
     /// The same rows, seen as only these shards.
@@ -58,7 +64,25 @@ impl Holding {
     /// How many rows these shards have.
     #[must_use]
     pub fn rows_held(&self) -> u64 {
-        self.starts.keys().map(|&s| shard_rows(self.rows_total, self.shards, s)).sum()
+        self.starts.keys().map(|&s| self.shard_rows(s)).sum()
+    }
+
+    /// How many rows a shard of the data set has.
+    #[must_use]
+    pub fn shard_rows(&self, shard: Shard) -> u64 {
+        match &self.groups {
+            None => shard_rows(self.rows_total, self.shards, shard),
+            Some(groups) => groups.shard(shard).end - groups.shard(shard).start,
+        }
+    }
+
+    /// The global number of a shard's first row.
+    #[must_use]
+    pub fn shard_start(&self, shard: Shard) -> u64 {
+        match &self.groups {
+            None => shard_start(self.rows_total, self.shards, shard),
+            Some(groups) => groups.shard(shard).start,
+        }
     }
 }
 
@@ -146,7 +170,16 @@ pub struct Dealer {
     holding: Holding,
     seed: u64,
     batch: u64,
-    order: Option<(u64, BTreeMap<Shard, Vec<u32>>)>,
+    order: Option<(u64, Order)>,
+}
+
+/// The order of rows in one pass.
+#[derive(Clone, Debug)]
+enum Order {
+    /// Each shard's own rows.
+    Rows(BTreeMap<Shard, Vec<u32>>),
+    /// All groups of the data set.
+    Groups(Procession),
 }
 
 impl Dealer {
@@ -182,8 +215,7 @@ impl Dealer {
             .starts
             .iter()
             .map(|(&shard, &start)| {
-                let len = shard_rows(self.holding.rows_total, self.holding.shards, shard);
-                self.slice(shard, start, Picked::All(len as usize))
+                self.slice(shard, start, Picked::All(self.holding.shard_rows(shard) as usize))
             })
             .collect();
         Batch { table: &self.holding.table, slices, rows_step: self.holding.rows_total }
@@ -194,7 +226,11 @@ impl Dealer {
         self.shuffle(pass);
         let (rows, shards) = (self.holding.rows_total, u64::from(self.holding.shards));
         let (from, to) = ((step * self.batch).min(rows), ((step + 1) * self.batch).min(rows));
-        let Some((_, order)) = &self.order else { unreachable!("shuffled above") };
+        let order = match &self.order {
+            Some((_, Order::Rows(order))) => order,
+            Some((_, Order::Groups(procession))) => return self.deal_groups(procession, step),
+            None => unreachable!("shuffled above"),
+        };
         let mut slices = Vec::with_capacity(order.len());
         for (&shard, shuffled) in order {
             // Place j of this shard is global position j·V + v.
@@ -205,16 +241,40 @@ impl Dealer {
         Batch { table: &self.holding.table, slices, rows_step: to - from }
     }
 
-    /// How many rows of a shard step `step` (counted within the pass) takes, whoever holds it.
+    /// How many rows of a shard step `step` (counted within the pass) of pass `pass` takes, whoever holds it.
     #[must_use]
-    pub fn rows_of(&self, step: u64, shard: Shard) -> u64 {
+    pub fn rows_of(&self, pass: u64, step: u64, shard: Shard) -> u64 {
+        if let Some(groups) = &self.holding.groups {
+            let procession = groups.shuffled(self.seed, pass);
+            let dealt = procession.step(groups, step, self.batch);
+            let mine = dealt.into_iter().filter(|(of, _)| *of == shard);
+            return mine.map(|(_, rows)| rows.end - rows.start).sum();
+        }
         let (rows, shards) = (self.holding.rows_total, u64::from(self.holding.shards));
         let place = |position: u64| (position.min(rows) + shards - 1 - u64::from(shard.0)) / shards;
         place((step + 1) * self.batch) - place(step * self.batch)
     }
 
+    fn deal_groups(&self, procession: &Procession, step: u64) -> Batch<'_> {
+        let groups = self.holding.groups.as_ref().expect("a procession is made of groups");
+        let mut picked: BTreeMap<Shard, Vec<u32>> =
+            self.holding.starts.keys().map(|&shard| (shard, Vec::new())).collect();
+        let mut rows_step = 0;
+        for (shard, rows) in procession.step(groups, step, self.batch) {
+            rows_step += rows.end - rows.start;
+            if let Some(picked) = picked.get_mut(&shard) {
+                let origin = self.holding.shard_start(shard);
+                picked.extend(rows.map(|row| (row - origin) as u32));
+            }
+        }
+        let slices = picked.into_iter().map(|(shard, picked)| {
+            self.slice(shard, self.holding.starts[&shard], Picked::Some(picked))
+        });
+        Batch { table: &self.holding.table, slices: slices.collect(), rows_step }
+    }
+
     fn slice(&self, shard: Shard, start: usize, picked: Picked) -> Slice {
-        let origin = shard_start(self.holding.rows_total, self.holding.shards, shard);
+        let origin = self.holding.shard_start(shard);
         Slice { shard, start, origin, picked }
     }
 
@@ -222,13 +282,18 @@ impl Dealer {
         if self.order.as_ref().is_some_and(|(done, _)| *done == pass) {
             return;
         }
+        if let Some(groups) = &self.holding.groups {
+            let procession = groups.shuffled(self.seed, pass);
+            self.order = Some((pass, Order::Groups(procession)));
+            return;
+        }
         let orders = self.holding.starts.keys().map(|&shard| {
-            let len = shard_rows(self.holding.rows_total, self.holding.shards, shard);
+            let len = self.holding.shard_rows(shard);
             let mut order: Vec<u32> = (0..len as u32).collect();
             Rng::named(self.seed, "row order", &[pass, u64::from(shard.0)]).shuffle(&mut order);
             (shard, order)
         });
-        self.order = Some((pass, orders.collect()));
+        self.order = Some((pass, Order::Rows(orders.collect())));
     }
 }
 

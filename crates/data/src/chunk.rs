@@ -33,6 +33,12 @@ pub(crate) struct Chunk {
     pub(crate) features: Features,
     /// One a row or none at all; numbers, or codes into `classes`.
     pub(crate) labels: Vec<f32>,
+    /// How much each row counts; one a row or none at all.
+    pub(crate) weights: Vec<f32>,
+    /// The group of each row, as codes into `group_keys`; one a row or none at all.
+    pub(crate) groups: Vec<u32>,
+    /// The texts of groups.
+    pub(crate) group_keys: Dictionary,
     /// The texts of each slot that holds texts.
     pub(crate) texts: Vec<Option<Dictionary>>,
     /// The texts of labels that are classes.
@@ -77,6 +83,9 @@ impl Chunk {
             rows: 0,
             features,
             labels: Vec::new(),
+            weights: Vec::new(),
+            groups: Vec::new(),
+            group_keys: Dictionary::default(),
             texts: texts.iter().map(|text| text.then(Dictionary::default)).collect(),
             classes: classes.then(Dictionary::default),
             sums: Vec::new(),
@@ -121,12 +130,19 @@ impl Chunk {
                     starts[keep.start..=keep.end].iter().map(|at| at - entries.start).collect();
             }
         }
-        if !self.labels.is_empty() {
-            self.labels.truncate(keep.end);
-            self.labels.drain(..keep.start);
-        }
+        crop(&mut self.labels, &keep);
+        crop(&mut self.weights, &keep);
+        crop(&mut self.groups, &keep);
         self.first_row += keep.start as u64;
         self.rows = keep.len();
+    }
+}
+
+/// Keeps only these rows' values, where there are any.
+fn crop<T>(values: &mut Vec<T>, keep: &Range<usize>) {
+    if !values.is_empty() {
+        values.truncate(keep.end);
+        values.drain(..keep.start);
     }
 }
 

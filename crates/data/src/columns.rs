@@ -3,10 +3,14 @@
 
 use crate::sources::{Guess, Reading, Role, Shape};
 use crate::{ColumnKind, ColumnRef, DataSpec, Encoding, LabelNeed, Schema, Target};
+use serde::{Deserialize, Serialize};
 use starlings_core::{Fault, Result, suggestion};
 
 /// Column names that mean the label when the job names none.
 const LABEL_NAMES: [&str; 4] = ["label", "class", "target", "y"];
+
+/// The field of libsvm files that says the group of a row.
+const QUERIES: &str = "qid";
 
 /// What a job wants of the columns.
 #[derive(Clone, Debug)]
@@ -16,6 +20,19 @@ pub(crate) struct Choice {
     pub(crate) features: Vec<usize>,
     /// The label's name.
     pub(crate) label: Option<String>,
+    /// The names of the columns of weights and of groups.
+    pub(crate) beside: Beside,
+}
+
+/// Columns that are neither features nor labels, by name.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct Beside {
+    /// How much rows count.
+    #[serde(default)]
+    pub weight: Option<String>,
+    /// Which group rows belong to.
+    #[serde(default)]
+    pub group: Option<String>,
 }
 
 /// Chooses columns for training.
@@ -37,21 +54,30 @@ pub(crate) fn choose(
             Some(label.or_else(|| usual_label(columns)).ok_or_else(|| no_label(name, columns))?)
         }
     };
+    let weight = spec.weight.as_ref().map(find).transpose()?;
+    let group = spec.group.as_ref().map(find).transpose()?;
     let features = match &spec.features {
-        None => (0..columns.len()).filter(|column| Some(*column) != label).collect(),
+        None => {
+            let apart = [label, weight, group];
+            (0..columns.len()).filter(|column| !apart.contains(&Some(*column))).collect()
+        }
         Some(wanted) => wanted.iter().map(find).collect::<Result<Vec<usize>>>()?,
     };
     let mut roles = vec![Role::Skip; columns.len()];
-    if let (Some(label), true) = (label, need != LabelNeed::None) {
-        roles[label] = Role::Label;
-    }
-    for (slot, &column) in features.iter().enumerate() {
-        if roles[column] != Role::Skip || Some(column) == label {
+    let apart = [(label, Role::Label), (weight, Role::Weight), (group, Role::Group)];
+    let features_of =
+        features.iter().enumerate().map(|(slot, &at)| (Some(at), Role::Feature(slot)));
+    for (column, role) in apart.into_iter().chain(features_of) {
+        let Some(column) = column else { continue };
+        if roles[column] != Role::Skip {
             let column = &columns[column].name;
             return Err(Fault::caller(format!("column '{column}' of {name} is chosen twice"))
-                .hint("the label cannot be a feature, and a feature comes once"));
+                .hint("a column is the label, the weight, the group or a feature, and that once"));
         }
-        roles[column] = Role::Feature(slot);
+        roles[column] = role;
+    }
+    if let (Some(label), LabelNeed::None) = (label, need) {
+        roles[label] = Role::Skip;
     }
     if features.is_empty() {
         return Err(Fault::caller(format!("{name} has no feature column"))
@@ -62,8 +88,10 @@ pub(crate) fn choose(
         .map(|&column| encoding == Encoding::Identity || !columns[column].numbers)
         .collect();
     let names: Vec<String> = columns.iter().map(|column| column.name.clone()).collect();
-    let label = label.map(|label| names[label].clone());
-    Ok(Choice { reading: Reading { roles, names, texts, label: need }, features, label })
+    let named = |column: Option<usize>| column.map(|column| names[column].clone());
+    let (label, beside) = (named(label), Beside { weight: named(weight), group: named(group) });
+    let reading = Reading { roles, names, texts, label: need, queries: false };
+    Ok(Choice { reading, features, label, beside })
 }
 
 fn numbered(
@@ -73,7 +101,9 @@ fn numbered(
     encoding: Encoding,
     need: LabelNeed,
 ) -> Result<Choice> {
-    let Shape::Numbered { labels, .. } = shape else { unreachable!("columns are handled before") };
+    let Shape::Numbered { labels, sparse, .. } = shape else {
+        unreachable!("columns are handled before")
+    };
     let refuse = |what: &str| Err(Fault::caller(format!("{name}: {what}")));
     if encoding == Encoding::Identity {
         return refuse("its features are numbers, and the learner wants columns of identities");
@@ -84,8 +114,28 @@ fn numbered(
     if need != LabelNeed::None && !labels {
         return refuse("it has no labels, and the learner needs them");
     }
-    let reading = Reading { roles: vec![], names: vec![], texts: vec![], label: need };
-    Ok(Choice { reading, features: vec![], label: None })
+    let queries = spec.group.is_some();
+    if queries && !(*labels && *sparse && spec.group == Some(QUERIES.into())) {
+        return refuse("`group` chooses a column, and this format has none (libsvm: \"qid\")");
+    }
+    if spec.weight.is_some() {
+        return refuse("`weight` chooses a column, and this format has none").map_err(
+            |fault: Fault| {
+                fault.hint(
+                    "write a weight a line into a file beside it, called as it with .weight behind",
+                )
+            },
+        );
+    }
+    let reading = Reading { queries, ..numbers(need) };
+    let group = queries.then(|| QUERIES.to_string());
+    let beside = Beside { weight: None, group };
+    Ok(Choice { reading, features: vec![], label: None, beside })
+}
+
+/// How rows of numbers without columns are read.
+fn numbers(label: LabelNeed) -> Reading {
+    Reading { roles: vec![], names: vec![], texts: vec![], label, queries: false }
 }
 
 /// Finds the columns of a schema in another file.
@@ -93,7 +143,7 @@ pub(crate) fn by_schema(
     name: &str,
     shape: &Shape,
     spec: &DataSpec,
-    schema: &Schema,
+    (schema, beside): (&Schema, &Beside),
 ) -> Result<Reading> {
     let need = match schema.target {
         Target::None => LabelNeed::None,
@@ -106,6 +156,22 @@ pub(crate) fn by_schema(
             let mut roles = vec![Role::Skip; columns.len()];
             for (slot, &column) in features.iter().enumerate() {
                 roles[column] = Role::Feature(slot);
+            }
+            // Weights and groups are used where the file has them; what the caller names must be there.
+            let by_name = |named: &Option<String>| {
+                named.as_ref().and_then(|name| columns.iter().position(|it| it.name == *name))
+            };
+            let given = |wanted: &Option<ColumnRef>| {
+                wanted.as_ref().map(|wanted| find(name, columns, wanted)).transpose()
+            };
+            for (given, known, role) in [
+                (given(&spec.weight)?, by_name(&beside.weight), Role::Weight),
+                (given(&spec.group)?, by_name(&beside.group), Role::Group),
+            ] {
+                let free = |column: &usize| roles[*column] == Role::Skip;
+                if let Some(column) = given.or(known).filter(free) {
+                    roles[column] = role;
+                }
             }
             let label = label_of_schema(name, columns, spec, schema)?.or(*label);
             let label =
@@ -120,7 +186,7 @@ pub(crate) fn by_schema(
                 .collect();
             let names = columns.iter().map(|column| column.name.clone()).collect();
             let label = if label.is_some() { need } else { LabelNeed::None };
-            Ok(Reading { roles, names, texts, label })
+            Ok(Reading { roles, names, texts, label, queries: false })
         }
         Shape::Numbered { labels, width, .. } if schema.columns.is_empty() => {
             if let Some(width) = width.filter(|width| *width != schema.features) {
@@ -130,7 +196,8 @@ pub(crate) fn by_schema(
                 )));
             }
             let label = if *labels { need } else { LabelNeed::None };
-            Ok(Reading { roles: vec![], names: vec![], texts: vec![], label })
+            let queries = beside.group.is_some() || spec.group == Some(QUERIES.into());
+            Ok(Reading { queries, ..numbers(label) })
         }
         _ => Err(Fault::caller(format!("{name} does not fit the model"))
             .caused_by("one has columns with names, the other features with numbers")

@@ -2,6 +2,8 @@
 //! Whether features are dense or sparse depends on the schema alone, so that all workers agree.
 
 use crate::chunk::{Chunk, Dictionary};
+use crate::groups::Grouping;
+use crate::prepare::{Frame, Prepared, assemble, walk};
 use crate::sources::Flow;
 use crate::{ColumnKind, Encoding, Features, Schema, Table, Target};
 use starlings_core::{Fault, Result, suggestion};
@@ -12,15 +14,19 @@ const SPARSE_FROM: usize = 4;
 /// Collects chunks into a table by a known schema.
 pub(crate) struct Fitting<'a> {
     schema: &'a Schema,
+    prepared: &'a Prepared,
+    /// The number of the next row in the data set, where the rows are those of the training.
+    pub(crate) next_row: Option<u64>,
     /// The codes of each column that has them.
     codes: Vec<Option<Dictionary>>,
     classes: Option<Dictionary>,
+    grouping: Grouping,
     table: Table,
     rows: usize,
 }
 
 impl<'a> Fitting<'a> {
-    pub(crate) fn new(schema: &'a Schema) -> Result<Fitting<'a>> {
+    pub(crate) fn new(schema: &'a Schema, prepared: &'a Prepared) -> Result<Fitting<'a>> {
         let codes = schema.columns.iter().map(|column| match &column.kind {
             ColumnKind::Numeric { .. } => Ok(None),
             ColumnKind::Categorical { codes } => dictionary(codes).map(Some),
@@ -31,7 +37,9 @@ impl<'a> Fitting<'a> {
         };
         let features = Features::Dense { width: schema.features, values: vec![] };
         let table = Table::new(features, vec![]);
-        Ok(Fitting { schema, codes: codes.collect::<Result<_>>()?, classes, table, rows: 0 })
+        let (codes, grouping) = (codes.collect::<Result<_>>()?, Grouping::default());
+        let (next_row, rows) = (None, 0);
+        Ok(Fitting { schema, prepared, next_row, codes, classes, grouping, table, rows })
     }
 
     /// Takes the next rows of the file called `name`.
@@ -39,12 +47,11 @@ impl<'a> Fitting<'a> {
         if let Some(surprise) = chunk.surprises.pop() {
             return Err(surprise.fault);
         }
-        if let (Some(seen), Some(classes)) = (&chunk.classes, &self.classes) {
-            let codes = seen.texts().iter().map(|text| class_code(name, classes, text));
-            let codes: Vec<f32> = codes.collect::<Result<_>>()?;
-            chunk.labels.iter_mut().for_each(|label| *label = codes[*label as usize]);
+        if let Some(classes) = &self.classes {
+            relabel(name, &mut chunk, classes)?;
         }
-        for (slot, (seen, codes)) in chunk.texts.iter().zip(&self.codes).enumerate() {
+        let columns = if self.prepared.is_empty() { &self.codes[..] } else { &[] };
+        for (slot, (seen, codes)) in chunk.texts.iter().zip(columns).enumerate() {
             if let (Some(seen), Some(codes)) = (seen, codes) {
                 let code = |text: &String| codes.find(text).map_or(f32::NAN, |code| code as f32);
                 let map: Vec<f32> = seen.texts().iter().map(code).collect();
@@ -54,7 +61,24 @@ impl<'a> Fitting<'a> {
         if !chunk.labels.is_empty() && self.table.labels.len() != self.rows {
             return Err(Fault::caller(format!("{name} has labels, and files before it have none")));
         }
-        let features = encode(chunk.features, self.schema);
+        for (what, here, before) in [
+            ("weights", chunk.weights.is_empty(), self.table.weights.is_empty()),
+            ("groups", chunk.groups.is_empty(), self.table.groups.is_empty()),
+        ] {
+            if self.rows > 0 && here != before {
+                return Err(Fault::caller(format!("{name}: not all files have {what}")));
+            }
+        }
+        self.table.groups.extend(self.grouping.add(name, &chunk)?);
+        self.table.weights.extend_from_slice(&chunk.weights);
+        let features = match self.prepared.is_empty() {
+            true => encode(chunk.features, self.schema),
+            false => {
+                let frame = self.prepared.apply(&mut chunk, self.next_row)?;
+                assemble(&frame, self.prepared, self.schema.encoding)
+            }
+        };
+        self.next_row = self.next_row.map(|row| row + chunk.rows as u64);
         match self.rows {
             0 => self.table.features = features,
             _ => append(&mut self.table.features, &features),
@@ -69,7 +93,11 @@ impl<'a> Fitting<'a> {
     }
 
     pub(crate) fn finish(mut self) -> Table {
-        if self.rows == 0 {
+        if self.rows == 0 && !self.prepared.is_empty() {
+            let nothing = walk(&self.prepared.steps, Frame::empty(&self.prepared.raw), None);
+            let nothing = nothing.expect("fitted steps take an empty frame");
+            self.table.features = assemble(&nothing, self.prepared, self.schema.encoding);
+        } else if self.rows == 0 {
             let empty = Features::Dense { width: self.schema.columns.len(), values: vec![] };
             self.table.features = match self.schema.columns.is_empty() {
                 true => self.table.features,
@@ -80,7 +108,17 @@ impl<'a> Fitting<'a> {
     }
 }
 
-fn dictionary(texts: &[String]) -> Result<Dictionary> {
+/// Chunks' own codes of classes become those of the schema.
+pub(crate) fn relabel(name: &str, chunk: &mut Chunk, classes: &Dictionary) -> Result<()> {
+    if let Some(seen) = &chunk.classes {
+        let codes = seen.texts().iter().map(|text| class_code(name, classes, text));
+        let codes: Vec<f32> = codes.collect::<Result<_>>()?;
+        chunk.labels.iter_mut().for_each(|label| *label = codes[*label as usize]);
+    }
+    Ok(())
+}
+
+pub(crate) fn dictionary(texts: &[String]) -> Result<Dictionary> {
     let mut dictionary = Dictionary::default();
     for text in texts {
         dictionary.code(text)?;

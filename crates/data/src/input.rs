@@ -25,6 +25,9 @@ impl Tally {
 #[derive(Clone, Debug)]
 pub(crate) enum Input {
     File(PathBuf),
+    /// A file at an address.
+    #[cfg(feature = "remote")]
+    Remote(std::sync::Arc<crate::remote::Remote>),
     /// Bytes that are part of the program.
     Memory {
         name: String,
@@ -37,6 +40,8 @@ impl Input {
     pub(crate) fn name(&self) -> String {
         match self {
             Input::File(path) => path.display().to_string(),
+            #[cfg(feature = "remote")]
+            Input::Remote(remote) => remote.address().to_string(),
             Input::Memory { name, .. } => name.clone(),
         }
     }
@@ -48,6 +53,8 @@ impl Input {
                 let found = std::fs::metadata(path).map_err(|error| cannot_open(path, &error))?;
                 Ok(found.len())
             }
+            #[cfg(feature = "remote")]
+            Input::Remote(remote) => Ok(remote.size()),
             Input::Memory { bytes, .. } => Ok(bytes.len() as u64),
         }
     }
@@ -66,6 +73,18 @@ impl Input {
                 };
                 self.decode(&magic[..length], plain)
             }
+            #[cfg(feature = "remote")]
+            Input::Remote(remote) => {
+                let reader = || crate::remote::Reader::new(remote.clone());
+                let magic = remote
+                    .range(0, 4)
+                    .map_err(|error| cannot_read(remote.address(), false, &error))?;
+                let plain: Plain<'a> = match tally {
+                    None => Plain::Remote(reader()),
+                    Some(tally) => Plain::Other(Box::new(Hashing { inner: reader(), tally })),
+                };
+                self.decode(&magic, plain)
+            }
             Input::Memory { bytes, .. } => {
                 let plain: Plain<'a> = match tally {
                     None => Plain::Other(Box::new(bytes.as_slice())),
@@ -76,6 +95,21 @@ impl Input {
                 self.decode(&bytes[..bytes.len().min(4)], plain)
             }
         }
+    }
+
+    /// Hashes all of it, as it lies on disk.
+    pub(crate) fn hash(&self, tally: &Tally) -> Result<()> {
+        let mut read: Box<dyn Read> = match self {
+            Input::File(path) => {
+                Box::new(File::open(path).map_err(|error| cannot_open(path, &error))?)
+            }
+            #[cfg(feature = "remote")]
+            Input::Remote(remote) => Box::new(crate::remote::Reader::new(remote.clone())),
+            Input::Memory { bytes, .. } => Box::new(bytes.as_slice()),
+        };
+        let mut hashing = Hashing { inner: &mut read, tally };
+        let copied = io::copy(&mut hashing, &mut io::sink());
+        copied.map(|_| ()).map_err(|error| cannot_read(&self.name(), false, &error))
     }
 
     fn decode<'a>(&self, magic: &[u8], plain: Plain<'a>) -> Result<Stream<'a>> {
@@ -109,6 +143,8 @@ pub(crate) struct Stream<'a> {
 
 enum Plain<'a> {
     File(File),
+    #[cfg(feature = "remote")]
+    Remote(crate::remote::Reader),
     Other(Box<dyn Read + Send + 'a>),
 }
 
@@ -116,6 +152,8 @@ impl<'a> Plain<'a> {
     fn into_read(self) -> Box<dyn Read + Send + 'a> {
         match self {
             Plain::File(file) => Box::new(file),
+            #[cfg(feature = "remote")]
+            Plain::Remote(reader) => Box::new(reader),
             Plain::Other(read) => read,
         }
     }
@@ -127,15 +165,38 @@ impl Stream<'_> {
         buffer.reserve(length.min(1 << 22));
         let appended = match &mut self.inner {
             Plain::File(file) => file.take(length as u64).read_to_end(buffer),
+            #[cfg(feature = "remote")]
+            Plain::Remote(reader) => reader.take(length as u64).read_to_end(buffer),
             Plain::Other(read) => read.take(length as u64).read_to_end(buffer),
         };
         appended.map_err(|error| cannot_read(&self.name, self.packed, &error))
+    }
+
+    /// Goes forward by this many bytes, or to the end.
+    pub(crate) fn skip(&mut self, bytes: u64) -> Result<()> {
+        let skipped = match &mut self.inner {
+            Plain::File(file) => {
+                file.seek(SeekFrom::Current(i64::try_from(bytes).unwrap_or(i64::MAX))).map(|_| 0)
+            }
+            #[cfg(feature = "remote")]
+            Plain::Remote(reader) => {
+                reader.skip(bytes);
+                Ok(0)
+            }
+            Plain::Other(read) => io::copy(&mut read.take(bytes), &mut io::sink()),
+        };
+        skipped.map(|_| ()).map_err(|error| cannot_read(&self.name, self.packed, &error))
     }
 
     /// Goes forward from the start to this byte: a plain file seeks, a compressed one is read and dropped.
     pub(crate) fn skip_to(&mut self, byte: u64) -> Result<()> {
         let skipped = match &mut self.inner {
             Plain::File(file) => file.seek(SeekFrom::Start(byte)).map(|_| byte),
+            #[cfg(feature = "remote")]
+            Plain::Remote(reader) => {
+                reader.seek(byte);
+                Ok(byte)
+            }
             Plain::Other(read) => io::copy(&mut read.take(byte), &mut io::sink()),
         };
         match skipped {

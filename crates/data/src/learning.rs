@@ -2,8 +2,9 @@
 //! first sight while rows pass, and sorted at the end, so that they do not depend on the order of rows.
 
 use crate::chunk::{Chunk, Dictionary};
-use crate::columns::Choice;
+use crate::columns::{Beside, Choice};
 use crate::encode::{append, encode, plain_number, recode};
+use crate::groups::Grouping;
 use crate::sources::{Flow, Shape};
 use crate::{Column, ColumnKind, Encoding, Features, LabelNeed, Schema, Table, Target};
 use starlings_core::Result;
@@ -15,15 +16,31 @@ pub(crate) struct Learning {
     encoding: Encoding,
     /// The raw rows, if they are to be kept.
     kept: Option<Table>,
+    /// Texts of features are not looked at: a preparation will.
+    light: bool,
     slots: Vec<Slot>,
     classes: Dictionary,
     class_rows: Vec<u64>,
     pub(crate) rows: u64,
+    grouping: Grouping,
+    weight_sum: f64,
+    weighted: bool,
     /// Entries of sparse rows.
     entries: u64,
     width: usize,
     /// Slots that were taken for numbers and hold texts.
     pub(crate) surprises: BTreeSet<usize>,
+}
+
+/// What is kept of the rows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Keep {
+    /// The rows themselves.
+    Rows,
+    /// What the columns hold, categories included.
+    Columns,
+    /// Of the features only whether they are numbers: a preparation looks at the rest.
+    Kinds,
 }
 
 #[derive(Default)]
@@ -38,11 +55,14 @@ pub(crate) struct Learnt {
     pub(crate) schema: Schema,
     pub(crate) class_rows: Vec<u64>,
     pub(crate) entries: Option<u64>,
+    pub(crate) beside: Beside,
+    /// Rows of each group; empty where there are no groups.
+    pub(crate) group_rows: Vec<u32>,
     pub(crate) table: Option<Table>,
 }
 
 impl Learning {
-    pub(crate) fn new(choice: Choice, encoding: Encoding, shape: &Shape, keep: bool) -> Learning {
+    pub(crate) fn new(choice: Choice, encoding: Encoding, shape: &Shape, keep: Keep) -> Learning {
         let slots = choice.reading.texts.len();
         let features = match shape {
             Shape::Numbered { sparse: true, .. } => {
@@ -56,11 +76,15 @@ impl Learning {
         Learning {
             choice,
             encoding,
-            kept: keep.then_some(Table::new(features, vec![])),
+            kept: (keep == Keep::Rows).then_some(Table::new(features, vec![])),
+            light: keep == Keep::Kinds,
             slots: (0..slots).map(|_| Slot::default()).collect(),
             classes: Dictionary::default(),
             class_rows: vec![],
             rows: 0,
+            grouping: Grouping::default(),
+            weight_sum: 0.0,
+            weighted: false,
             entries: 0,
             width: 0,
             surprises: BTreeSet::new(),
@@ -68,7 +92,7 @@ impl Learning {
     }
 
     /// Takes the next rows.
-    pub(crate) fn add(&mut self, mut chunk: Chunk) -> Result<Flow> {
+    pub(crate) fn add(&mut self, name: &str, mut chunk: Chunk) -> Result<Flow> {
         self.surprises.extend(chunk.surprises.iter().map(|surprise| surprise.slot));
         if !self.surprises.is_empty() {
             return Ok(Flow::Stop);
@@ -77,7 +101,7 @@ impl Learning {
             let (sum, present) = chunk.sums[slot];
             known.sum += sum;
             known.present += present;
-            if let Some(seen) = &chunk.texts[slot] {
+            if let Some(seen) = chunk.texts[slot].as_ref().filter(|_| !self.light) {
                 let map = merge(&mut known.texts, seen)?;
                 if self.kept.is_some() {
                     recode(&mut chunk.features, slot, &map);
@@ -99,11 +123,21 @@ impl Learning {
         if let Features::Sparse { columns, .. } = &chunk.features {
             self.entries += columns.len() as u64;
         }
+        let groups = self.grouping.add(name, &chunk)?;
+        self.weight_sum += chunk.weights.iter().map(|weight| f64::from(*weight)).sum::<f64>();
+        self.weighted |= !chunk.weights.is_empty();
         if let Some(kept) = &mut self.kept {
             append(&mut kept.features, &chunk.features);
+            kept.weights.extend_from_slice(&chunk.weights);
+            kept.groups.extend_from_slice(&groups);
             kept.labels.extend_from_slice(&chunk.labels);
         }
         Ok(Flow::More)
+    }
+
+    /// Whether rows have weights and none of them counts.
+    pub(crate) fn weightless(&self) -> bool {
+        self.weighted && self.weight_sum <= 0.0
     }
 
     /// The schema, and the rows encoded by it.
@@ -138,9 +172,12 @@ impl Learning {
                 values.shrink_to_fit();
             }
             kept.labels.shrink_to_fit();
-            Table::new(encode(kept.features, &schema), kept.labels)
+            kept.features = encode(kept.features, &schema);
+            kept
         });
-        Learnt { schema, class_rows, entries: sparse.then_some(self.entries), table }
+        let entries = sparse.then_some(self.entries);
+        let (beside, group_rows) = (self.choice.beside.clone(), self.grouping.sizes);
+        Learnt { schema, class_rows, entries, beside, group_rows, table }
     }
 
     /// Sorted classes; those that are written differently but are one number are one class.
@@ -176,7 +213,7 @@ fn merge(known: &mut Dictionary, seen: &Dictionary) -> Result<Vec<f32>> {
 }
 
 /// Texts in the order of codes (of numbers, if all are numbers), and where each went.
-fn sorted(texts: &[String]) -> (Vec<String>, Vec<f32>) {
+pub(crate) fn sorted(texts: &[String]) -> (Vec<String>, Vec<f32>) {
     let mut order: Vec<usize> = (0..texts.len()).collect();
     let numbers: Option<Vec<f64>> = texts.iter().map(|text| text.parse().ok()).collect();
     match &numbers {

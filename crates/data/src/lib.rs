@@ -2,16 +2,22 @@
 //! columns mean; the dealer says which rows a step uses.
 
 mod batch;
+mod beside;
 mod blocks;
 mod chunk;
 mod columns;
 mod encode;
+mod groups;
 mod input;
+mod intake;
 mod joined;
 mod learning;
 mod load;
 mod locate;
 mod number;
+mod prepare;
+#[cfg(feature = "remote")]
+pub mod remote;
 mod schema;
 mod sources;
 mod spec;
@@ -19,7 +25,14 @@ mod table;
 
 pub use batch::{Batch, Dealer, Holding, Picked, Slice, shard_rows, shard_start};
 pub use chunk::Mark;
+pub use columns::Beside;
+pub use intake::Intake;
 pub use load::{FilePlan, Survey, load, load_all, load_with, survey};
+pub use locate::{glance, weighted};
+pub use prepare::{
+    BuildPreparation, Cells, Fitted, Kind, Labels, PREPARATIONS, Preparation, Prepared, Series,
+    Statistics, Step, StepSpec, check as check_preparation,
+};
 pub use schema::{Column, ColumnKind, Encoding, LabelNeed, Schema, Target};
 pub use sources::{Format, SOURCES};
 pub use spec::{ColumnRef, DataSpec, LabelColumn, Source};

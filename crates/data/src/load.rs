@@ -1,16 +1,18 @@
-//! The four ways to rows. `survey` reads everything once and keeps only what it learnt; `load` reads a
-//! worker's shards by a survey; `load_all` does both in one pass; `load_with` reads raw files by the schema
-//! that a model carries.
+//! The four ways to rows. `survey` reads everything once (more often where a preparation is fitted) and keeps only
+//! what it learnt; `load` reads a worker's shards by a survey; `load_all` does both; `load_with` reads raw files by the
+//! schema that a model carries.
 
-use crate::chunk::Mark;
+use crate::chunk::{Chunk, Mark};
 use crate::columns::{by_schema, choose};
-use crate::encode::Fitting;
+use crate::encode::{Fitting, dictionary, relabel};
+use crate::groups::Groups;
 use crate::input::{Tally, changed};
-use crate::learning::Learning;
-use crate::sources::{Flow, Request, Rows, Shape};
+use crate::learning::{Keep, Learning};
+use crate::prepare::{Census, Fitter, Labels, Prepared};
+use crate::sources::{Flow, Reading, Request, Role, Rows, Shape};
 use crate::{
-    ColumnKind, ColumnRef, DataSpec, Encoding, Holding, LabelNeed, Schema, Table, Target, locate,
-    shard_rows, shard_start,
+    ColumnKind, ColumnRef, DataSpec, Encoding, Features, Holding, Intake, LabelNeed, Schema, Table,
+    Target, locate,
 };
 use serde::{Deserialize, Serialize};
 use starlings_core::{Fault, Result, Shard};
@@ -31,6 +33,10 @@ pub struct Survey {
     pub class_rows: Vec<u64>,
     /// Entries of sparse rows, where they were counted.
     pub entries: Option<u64>,
+    /// How files become rows, besides what the schema says.
+    pub intake: Intake,
+    /// Rows of each group, in the order of rows; empty where rows belong to no groups.
+    pub group_rows: Vec<u32>,
     /// The files in the order of rows.
     pub files: Vec<FilePlan>,
     /// BLAKE3 of the file's bytes, in hexadecimal; of the files' digests when there are several.
@@ -101,27 +107,40 @@ pub fn load(spec: &DataSpec, survey: &Survey, keep: &[Shard], shards: u32) -> Re
     let shape = parts[0].shape();
     let need = need_of(schema);
     let mut reading = choose(&parts[0].name(), shape, spec, schema.encoding, need)?.reading;
-    if reading.texts.len() != schema.columns.len() {
+    let prepared = &survey.intake.prepared;
+    let columns = if prepared.is_empty() { &schema.columns } else { &prepared.raw };
+    if reading.texts.len() != columns.len() {
         return Err(changed(&parts[0].name()));
     }
-    for (text, column) in reading.texts.iter_mut().zip(&schema.columns) {
+    for (text, column) in reading.texts.iter_mut().zip(columns) {
         *text = matches!(column.kind, ColumnKind::Categorical { .. });
     }
-    let mut starts = BTreeMap::new();
+    // The survey knows the groups already.
+    reading.queries = false;
+    reading
+        .roles
+        .iter_mut()
+        .filter(|role| **role == Role::Group)
+        .for_each(|role| *role = Role::Skip);
+    let groups = Groups::new(&survey.group_rows, shards).map(Arc::new);
+    let table = Arc::new(Table::new(Features::Dense { width: 0, values: vec![] }, vec![]));
+    let starts = BTreeMap::new();
+    let mut holding = Holding { table, starts, rows_total: survey.rows, shards, groups };
     let mut ranges: Vec<Range<u64>> = Vec::new();
     let mut held = 0;
     for shard in keep {
-        let start = shard_start(survey.rows, shards, shard);
-        let end = start + shard_rows(survey.rows, shards, shard);
-        starts.insert(shard, held as usize);
+        let start = holding.shard_start(shard);
+        let end = start + holding.shard_rows(shard);
+        holding.starts.insert(shard, held as usize);
         held += end - start;
         match ranges.last_mut().filter(|range| range.end == start) {
             Some(range) => range.end = end,
             None => ranges.push(start..end),
         }
     }
-    let mut fitting = Fitting::new(schema)?;
-    for range in ranges {
+    let mut fitting = Fitting::new(schema, prepared)?;
+    for range in &ranges {
+        fitting.next_row = Some(range.start);
         let mut first = 0;
         for (part, plan) in parts.iter().zip(&survey.files) {
             let from = range.start.clamp(first, first + plan.rows) - first;
@@ -134,8 +153,13 @@ pub fn load(spec: &DataSpec, survey: &Survey, keep: &[Shard], shards: u32) -> Re
             first += plan.rows;
         }
     }
-    let table = Arc::new(fitting.finish());
-    Ok(Holding { table, starts, rows_total: survey.rows, shards })
+    let mut table = fitting.finish();
+    if let Some(groups) = &holding.groups {
+        let rows = ranges.into_iter().flatten();
+        table.groups = rows.map(|row| groups.of_row(row) as u32).collect();
+    }
+    holding.table = Arc::new(table);
+    Ok(holding)
 }
 
 /// Reads raw files by the schema of a model. Columns are found by name where the file has a header, else by
@@ -145,13 +169,17 @@ pub fn load(spec: &DataSpec, survey: &Survey, keep: &[Shard], shards: u32) -> Re
 ///
 /// # Errors
 /// As [`survey`]; columns that the model needs and the file lacks; labels that are no class of the model.
-pub fn load_with(spec: &DataSpec, schema: &Schema) -> Result<Table> {
+pub fn load_with(spec: &DataSpec, schema: &Schema, intake: &Intake) -> Result<Table> {
+    let prepared = &intake.prepared;
+    let raw =
+        Schema { columns: prepared.raw.clone(), features: prepared.raw_width, ..schema.clone() };
+    let raw = if prepared.is_empty() { schema } else { &raw };
     // The model's names tell a header from a row of texts.
-    let names = schema.columns.iter().map(|column| ColumnRef::Name(column.name.clone()));
+    let names = raw.columns.iter().map(|column| ColumnRef::Name(column.name.clone()));
     let (_, parts) = locate::open(&DataSpec { features: Some(names.collect()), ..spec.clone() })?;
-    let mut fitting = Fitting::new(schema)?;
+    let mut fitting = Fitting::new(schema, prepared)?;
     for part in &parts {
-        let reading = by_schema(&part.name(), part.shape(), spec, schema)?;
+        let reading = by_schema(&part.name(), part.shape(), spec, (raw, &intake.beside))?;
         let request = Request { reading: &reading, rows: 0..u64::MAX, marks: &[], tally: None };
         part.read(&request, &mut |chunk| fitting.add(&part.name(), chunk))?;
     }
@@ -223,13 +251,19 @@ fn study(
     keep: bool,
 ) -> Result<(Survey, Option<Table>)> {
     let (format, parts) = locate::open(spec)?;
-    if let Some((rows, schema)) = parts[0].known(encoding, label)? {
+    let plain = spec.prepare.is_empty();
+    if plain && let Some((rows, schema)) = parts[0].known(encoding, label)? {
         return known(spec, (format, parts[0].as_ref()), (rows, schema), keep);
     }
     let shape = parts[0].shape();
     let mut choice = choose(&parts[0].name(), shape, spec, encoding, label)?;
     loop {
-        let mut learning = Learning::new(choice.clone(), encoding, shape, keep);
+        let keep_now = match (plain, keep) {
+            (false, _) => Keep::Kinds,
+            (true, true) => Keep::Rows,
+            (true, false) => Keep::Columns,
+        };
+        let mut learning = Learning::new(choice.clone(), encoding, shape, keep_now);
         let (mut files, mut digests) = (Vec::new(), Vec::new());
         for part in &parts {
             let tally = Tally::default();
@@ -249,31 +283,110 @@ fn study(
             }
             continue;
         }
-        if learning.rows == 0 {
-            return Err(no_rows(spec));
-        }
-        let rows = learning.rows;
-        let sparse = matches!(shape, Shape::Numbered { sparse: true, .. });
-        let learnt = learning.finish(sparse);
-        if learnt.schema.features == 0 {
-            return Err(Fault::caller(format!("{} has no features", spec.source.text())));
-        }
-        let survey = Survey {
-            format: format.to_string(),
-            rows,
-            schema: learnt.schema,
-            class_rows: learnt.class_rows,
-            entries: learnt.entries,
-            files,
-            digest: joined(&digests),
+        let (mut survey, table) = learnt(spec, format, shape, learning)?;
+        (survey.files, survey.digest) = (files, joined(&digests));
+        return match plain {
+            true => Ok((survey, table)),
+            false => prepared(spec, survey, (&parts, &choice.reading), keep),
         };
-        return Ok((survey, learnt.table));
     }
+}
+
+/// What one reading of everything has shown.
+fn learnt(
+    spec: &DataSpec,
+    format: &str,
+    shape: &Shape,
+    learning: Learning,
+) -> Result<(Survey, Option<Table>)> {
+    if learning.rows == 0 {
+        return Err(no_rows(spec));
+    }
+    if learning.weightless() {
+        return Err(Fault::caller(format!("{}: all weights are 0", spec.source.text())));
+    }
+    let rows = learning.rows;
+    let sparse = matches!(shape, Shape::Numbered { sparse: true, .. });
+    let learnt = learning.finish(sparse);
+    if learnt.schema.features == 0 && spec.prepare.is_empty() {
+        return Err(Fault::caller(format!("{} has no features", spec.source.text())));
+    }
+    let survey = Survey {
+        format: format.to_string(),
+        rows,
+        schema: learnt.schema,
+        class_rows: learnt.class_rows,
+        entries: learnt.entries,
+        intake: Intake { beside: learnt.beside, prepared: Prepared::default() },
+        group_rows: learnt.group_rows,
+        files: vec![],
+        digest: String::new(),
+    };
+    Ok((survey, learnt.table))
+}
+
+/// Fits the preparation: one reading for each layer of its steps, and one to see what they leave.
+fn prepared(
+    spec: &DataSpec,
+    mut survey: Survey,
+    (parts, reading): (&[Box<dyn Rows>], &Reading),
+    keep: bool,
+) -> Result<(Survey, Option<Table>)> {
+    let encoding = survey.schema.encoding;
+    if encoding == Encoding::Identity {
+        return Err(Fault::caller("[[prepare]]: the learner wants identities as they are"));
+    }
+    let raw = std::mem::take(&mut survey.schema.columns);
+    let classes = match &survey.schema.target {
+        Target::Classes(classes) => Some(dictionary(classes)?),
+        _ => None,
+    };
+    let count = survey.schema.classes();
+    let rows = |take: &mut dyn FnMut(Chunk, u64) -> Result<()>| -> Result<()> {
+        let mut row = 0;
+        for (part, plan) in parts.iter().zip(&survey.files) {
+            let request = Request { reading, rows: 0..plan.rows, marks: &[], tally: None };
+            part.read(&request, &mut |mut chunk| {
+                if let Some(classes) = &classes {
+                    relabel(&part.name(), &mut chunk, classes)?;
+                }
+                let first_row = row;
+                row += chunk.rows as u64;
+                take(chunk, first_row).map(|()| Flow::More)
+            })?;
+        }
+        Ok(())
+    };
+    let mut fitter = Fitter::new(raw.clone(), &spec.prepare)?;
+    while fitter.begin()? {
+        rows(&mut |mut chunk, first_row| {
+            let values = std::mem::take(&mut chunk.labels);
+            fitter.add(&mut chunk, &Labels { values: &values, classes: count, first_row })
+        })?;
+        fitter.end()?;
+    }
+    let raw_width = survey.schema.features;
+    let mut done = Prepared { raw, steps: fitter.steps, outputs: vec![], sparse: false, raw_width };
+    let mut census = Census::default();
+    rows(&mut |mut chunk, first_row| census.add(&done.apply(&mut chunk, Some(first_row))?))?;
+    let found = census.finish(&done.steps, encoding)?;
+    (done.outputs, done.sparse) = (found.outputs, found.sparse);
+    (survey.schema.columns, survey.schema.features) = (found.columns, found.features);
+    survey.intake.prepared = done;
+    let table = keep.then(|| whole(spec, &survey)).transpose()?;
+    Ok((survey, table))
+}
+
+/// All rows, read by a survey.
+fn whole(spec: &DataSpec, survey: &Survey) -> Result<Table> {
+    let whole = load(spec, survey, &[Shard(0)], 1)?;
+    Ok(Arc::try_unwrap(whole.table).expect("just made, with one owner"))
 }
 
 /// One pass over one file.
 fn pass(part: &dyn Rows, request: &Request<'_>, learning: &mut Learning) -> Result<FilePlan> {
     let mut plan = FilePlan { name: part.name(), rows: 0, bytes: part.size()?, marks: Vec::new() };
+    let name = part.name();
     let mut stride = 1u64;
     let mut seen = 0u64;
     part.read(request, &mut |chunk| {
@@ -292,7 +405,7 @@ fn pass(part: &dyn Rows, request: &Request<'_>, learning: &mut Learning) -> Resu
             });
         }
         plan.rows += chunk.rows as u64;
-        learning.add(chunk)
+        learning.add(&name, chunk)
     })?;
     Ok(plan)
 }
@@ -311,16 +424,12 @@ fn known(
         schema,
         class_rows: vec![],
         entries: None,
+        intake: Intake::default(),
+        group_rows: vec![],
         files: vec![plan],
         digest: blake3::hash(part.name().as_bytes()).to_hex().to_string(),
     };
-    let table = match keep {
-        true => {
-            let whole = load(spec, &survey, &[Shard(0)], 1)?;
-            Some(Arc::try_unwrap(whole.table).expect("just made, with one owner"))
-        }
-        false => None,
-    };
+    let table = keep.then(|| whole(spec, &survey)).transpose()?;
     Ok((survey, table))
 }
 

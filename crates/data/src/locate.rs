@@ -1,12 +1,15 @@
 //! From the words of a job to open sources: built-ins, addresses, files, directories and patterns, and which
 //! format they have.
 
+use crate::beside;
 use crate::input::{Input, cannot_open};
 use crate::sources::{Format, Place, Rows, SOURCES, Shape, builtin};
 use crate::{DataSpec, Source};
 use starlings_core::{Entry, Fault, Result, nearest};
 use std::path::{Path, PathBuf};
 
+/// Formats that LightGBM's side files belong to.
+const SIDE_FILES: [&str; 4] = ["csv", "tsv", "libsvm", "libsvm-from-0"];
 /// Bytes by which a format is recognised.
 const HEAD_BYTES: usize = 4096;
 
@@ -31,7 +34,11 @@ pub(crate) fn open(spec: &DataSpec) -> Result<(&'static str, Vec<Box<dyn Rows>>)
     let mut spec = spec.clone();
     let mut parts: Vec<Box<dyn Rows>> = Vec::with_capacity(places.len());
     for place in places {
-        let part = (format.build.open)(place, &spec)?;
+        let path = file_path(&place);
+        let mut part = (format.build.open)(place, &spec)?;
+        if let Some(path) = path.filter(|_| SIDE_FILES.contains(&format.name)) {
+            part = beside::joined(&path, part, &spec)?;
+        }
         match (parts.first(), part.shape()) {
             (Some(first), _) => same_columns(first.as_ref(), part.as_ref())?,
             // What the first file shows of headers holds for all: a later one may be too short to tell.
@@ -41,6 +48,37 @@ pub(crate) fn open(spec: &DataSpec) -> Result<(&'static str, Vec<Box<dyn Rows>>)
         parts.push(part);
     }
     Ok((format.name, parts))
+}
+
+/// Opens all parts of a data set and looks at their first rows.
+///
+/// # Errors
+/// Bad words in `spec`, missing files, files of another format or with other columns.
+pub fn glance(spec: &DataSpec) -> Result<()> {
+    open(spec).map(|_| ())
+}
+
+/// Whether the rows have weights: a column of them, or a file beside the data.
+///
+/// # Errors
+/// Bad words in `spec`, missing files.
+pub fn weighted(spec: &DataSpec) -> Result<bool> {
+    let beside = |place: &Place| -> Result<bool> {
+        let text = SIDE_FILES.contains(&format_of(place, spec)?.name);
+        Ok(text && file_path(place).is_some_and(|path| beside::weighs(&path)))
+    };
+    let mut weighted = spec.weight.is_some();
+    for place in places(&spec.source)? {
+        weighted = weighted || beside(&place)?;
+    }
+    Ok(weighted)
+}
+
+fn file_path(place: &Place) -> Option<PathBuf> {
+    match place {
+        Place::File(Input::File(path)) => Some(path.clone()),
+        _ => None,
+    }
 }
 
 fn same_columns(first: &dyn Rows, other: &dyn Rows) -> Result<()> {
@@ -72,14 +110,23 @@ fn places(source: &Source) -> Result<Vec<Place>> {
         Source::Images { images, labels } => {
             return Ok(vec![Place::Pair(file(images)?, file(labels)?)]);
         }
+        Source::Arrays { features, labels } => {
+            let labels = labels.as_deref().map(file).transpose()?;
+            return Ok(vec![Place::Arrays(file(features)?, labels)]);
+        }
         Source::Place(place) => place,
     };
     if builtin::NAMES.contains(&place.as_str()) || place.starts_with("synthetic://") {
         return Ok(vec![Place::Named(place.clone())]);
     }
+    #[cfg(feature = "remote")]
+    if crate::remote::is_remote(place) {
+        let files = crate::remote::open(place)?.into_iter();
+        return Ok(files.map(|file| Place::File(Input::Remote(file))).collect());
+    }
     if let Some((scheme, _)) = place.split_once("://") {
-        return Err(Fault::caller(format!("{place}: addresses with {scheme}:// are not read yet"))
-            .hint("give a path, a pattern, a built-in or synthetic://…"));
+        return Err(Fault::caller(format!("{place}: this program does not read {scheme}:// addresses"))
+            .hint("give a path, a pattern, a built-in or synthetic://…; s3:// and https:// need the feature `remote`"));
     }
     let path = Path::new(place);
     let files = match path {
@@ -132,14 +179,17 @@ fn matches(pattern: &str) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// Hidden files, and the marks that other programs leave beside data (`_SUCCESS`).
+/// Hidden files, and what other programs leave beside data (`_SUCCESS`, LightGBM's side files).
 fn is_hidden(path: &Path) -> bool {
-    path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(['.', '_']))
+    path.file_name().is_some_and(|name| {
+        let name = name.to_string_lossy();
+        name.starts_with(['.', '_']) || name.ends_with(".query") || name.ends_with(".weight")
+    })
 }
 
 fn name_of(place: &Place) -> String {
     match place {
-        Place::File(input) | Place::Pair(input, _) => input.name(),
+        Place::File(input) | Place::Pair(input, _) | Place::Arrays(input, _) => input.name(),
         Place::Named(name) => name.clone(),
     }
 }
@@ -150,6 +200,7 @@ fn format_of(place: &Place, spec: &DataSpec) -> Result<&'static Entry<Format>> {
         Place::Named(name) if name.contains("://") => return named("synthetic"),
         Place::Named(_) => return named("builtin"),
         Place::Pair(..) => return named("idx"),
+        Place::Arrays(..) => return named("npy"),
         Place::File(input) => input,
     };
     if let Some(format) = &spec.format {

@@ -2,6 +2,7 @@
 //! same words travel to every worker, so they read both from a job file (a bare string or number) and
 //! from the wire (where every value names its own shape).
 
+use crate::prepare::StepSpec;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::path::{Path, PathBuf};
 
@@ -16,6 +17,15 @@ pub struct DataSpec {
     /// The feature columns; without it all but the label.
     #[serde(default)]
     pub features: Option<Vec<ColumnRef>>,
+    /// The column that says how much each row counts.
+    #[serde(default)]
+    pub weight: Option<ColumnRef>,
+    /// The column that says which group (query, session) each row belongs to; rows of a group stand together.
+    #[serde(default)]
+    pub group: Option<ColumnRef>,
+    /// What is made of the columns before a learner sees them, step by step.
+    #[serde(default)]
+    pub prepare: Vec<StepSpec>,
     /// The format, an entry of [`SOURCES`](crate::SOURCES); without it the file's name and first bytes tell.
     #[serde(default)]
     pub format: Option<String>,
@@ -38,6 +48,13 @@ pub enum Source {
         images: String,
         /// The file of labels.
         labels: String,
+    },
+    /// Features and their labels in two NumPy arrays.
+    Arrays {
+        /// The array of features.
+        features: String,
+        /// The array of labels, if there is one.
+        labels: Option<String>,
     },
 }
 
@@ -67,6 +84,9 @@ impl DataSpec {
             source: Source::Place(place.into()),
             label: None,
             features: None,
+            weight: None,
+            group: None,
+            prepare: Vec::new(),
             format: None,
             header: None,
             delimiter: None,
@@ -78,6 +98,12 @@ impl DataSpec {
     pub fn label(mut self, label: impl Into<ColumnRef>) -> DataSpec {
         self.label = Some(label.into());
         self
+    }
+
+    /// All columns that the words name.
+    pub(crate) fn columns_named(&self) -> impl Iterator<Item = &ColumnRef> {
+        let apart = [&self.label, &self.weight, &self.group].into_iter().flatten();
+        apart.chain(self.features.iter().flatten())
     }
 
     /// The same with relative paths made absolute against `dir`, the folder of the job file. Built-ins and
@@ -92,6 +118,9 @@ impl DataSpec {
             Source::Place(place) => Source::Place(root(place)),
             Source::Images { images, labels } => {
                 Source::Images { images: root(images), labels: root(labels) }
+            }
+            Source::Arrays { features, labels } => {
+                Source::Arrays { features: root(features), labels: labels.as_ref().map(root) }
             }
         };
         DataSpec { source, ..self.clone() }
@@ -109,6 +138,10 @@ impl Source {
         match self {
             Source::Place(place) => place.clone(),
             Source::Images { images, labels } => format!("{images} with {labels}"),
+            Source::Arrays { features, labels: None } => features.clone(),
+            Source::Arrays { features, labels: Some(labels) } => {
+                format!("{features} with {labels}")
+            }
         }
     }
 }
@@ -159,7 +192,15 @@ macro_rules! two_faces {
 #[serde(remote = "Source", untagged)]
 enum SourceWritten {
     Place(String),
-    Images { images: String, labels: String },
+    Images {
+        images: String,
+        labels: String,
+    },
+    Arrays {
+        features: String,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        labels: Option<String>,
+    },
 }
 
 #[derive(Serialize, Deserialize)]
@@ -167,6 +208,7 @@ enum SourceWritten {
 enum SourceWired {
     Place(String),
     Images { images: String, labels: String },
+    Arrays { features: String, labels: Option<String> },
 }
 
 #[derive(Serialize, Deserialize)]

@@ -3,7 +3,7 @@
 
 use starlings_cluster::manifest::Fingerprint;
 use starlings_core::{Fault, Result, suggestion};
-use starlings_data::DataSpec;
+use starlings_data::{DataSpec, StepSpec};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -112,8 +112,9 @@ pub struct Job {
 /// Passes of mini-batch learners when the job does not say.
 pub const EPOCHS_DEFAULT: u64 = 10;
 
-const SECTIONS: &[&str] = &["data", "learner", "train", "cluster", "checkpoint"];
-const DATA_KEYS: &[&str] = &["train", "test", "label", "features", "format", "header", "delimiter"];
+const SECTIONS: &[&str] = &["data", "prepare", "learner", "train", "cluster", "checkpoint"];
+const DATA_KEYS: &[&str] =
+    &["train", "test", "label", "features", "weight", "group", "format", "header", "delimiter"];
 const TRAIN_KEYS: &[&str] = &["epochs", "steps", "batch", "seed", "shards"];
 const CLUSTER_KEYS: &[&str] = &[
     "launcher",
@@ -173,8 +174,9 @@ impl Job {
         let launcher = word(&cluster, "launcher")?.unwrap_or("threads");
         let [workers, least, most] = crew(&cluster, launcher, around.cores)?;
         let spec = |key: &str| data_spec(&data, key, &around.folder);
+        let rows = spec("train")?.ok_or_else(|| missing("[data] train"))?;
         Ok(Job {
-            train: spec("train")?.ok_or_else(|| missing("[data] train"))?,
+            train: DataSpec { prepare: prepare(table)?, ..rows },
             test: spec("test")?,
             learner: choice(learner, "[learner]")?,
             epochs: whole(&train, "[train]", "epochs", 1)?,
@@ -233,7 +235,10 @@ pub fn fingerprint(job: &Job, data_digest: &str) -> Fingerprint {
         ("train.shards", job.shards.to_string()),
         ("data.digest", data_digest.to_string()),
     ];
-    Fingerprint(lines.into_iter().map(|(key, value)| (key.to_string(), value)).collect())
+    let prepare =
+        (!job.train.prepare.is_empty()).then(|| ("prepare", format!("{:?}", job.train.prepare)));
+    let lines = lines.into_iter().chain(prepare);
+    Fingerprint(lines.map(|(key, value)| (key.to_string(), value)).collect())
 }
 
 /// `table.key=value`, the value as in TOML or else as text.
@@ -423,6 +428,37 @@ fn data_spec(data: &toml::Table, which: &str, folder: &Path) -> Result<Option<Da
         .try_into()
         .map_err(|error: toml::de::Error| Fault::caller(format!("[data]: {}", error.message())))?;
     Ok(Some(spec.rooted(folder)))
+}
+
+/// The steps of `[[prepare]]`, each a name with columns and parameters.
+fn prepare(table: &toml::Table) -> Result<Vec<StepSpec>> {
+    let wrong = || {
+        Fault::caller("[[prepare]] is not a list of steps")
+            .hint("write [[prepare]] before each step, with name = \"…\" below it")
+    };
+    let steps = match table.get("prepare") {
+        None => return Ok(Vec::new()),
+        Some(value) => value.as_array().ok_or_else(wrong)?,
+    };
+    let step = |value: &toml::Value| {
+        let mut choice = choice(value, "[[prepare]]")?;
+        let columns = choice.given.remove("columns").map(|columns| {
+            let names = columns.as_array().into_iter().flatten();
+            let names: Option<Vec<String>> =
+                names.map(|name| name.as_str().map(str::to_string)).collect();
+            names.filter(|names| !names.is_empty()).ok_or_else(|| {
+                Fault::caller(format!(
+                    "[[prepare]] {}: columns must be a list of names",
+                    choice.name
+                ))
+            })
+        });
+        let columns = columns.transpose()?;
+        Ok(StepSpec { name: choice.name, columns, given: choice.given.to_string() })
+    };
+    let steps: Vec<StepSpec> = steps.iter().map(step).collect::<Result<_>>()?;
+    starlings_data::check_preparation(&steps).map_err(|fault| fault.during("[[prepare]]"))?;
+    Ok(steps)
 }
 
 fn checkpoint(table: &toml::Table) -> Result<Option<CheckpointSpec>> {

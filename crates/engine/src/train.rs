@@ -8,7 +8,7 @@ use crate::launch::{LAUNCHERS, Launcher};
 use crate::stop::Stop;
 use starlings_cluster::checkpoint::{Complete, Store};
 use starlings_core::{Blame, Entry, Event, Fault, JobId, Model, Result};
-use starlings_data::{Schema, Survey};
+use starlings_data::{Intake, Schema, Survey};
 use starlings_learn::Facts;
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,6 +33,8 @@ pub struct Trained {
     pub model: Model,
     /// What the columns mean.
     pub schema: Schema,
+    /// How files become rows, besides what the schema says.
+    pub intake: Intake,
     /// Digest of the training data.
     pub data_digest: String,
     /// The figures.
@@ -166,6 +168,7 @@ impl Task {
         Ok(Trained {
             model: weights(&model),
             schema: survey.schema,
+            intake: survey.intake,
             data_digest: survey.digest,
             figures: finished.figures,
             load_seconds: loading.as_secs_f64(),

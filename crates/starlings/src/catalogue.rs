@@ -4,7 +4,7 @@ use serde::Serialize;
 use starlings_codec::CODECS;
 use starlings_consistency::CONSISTENCIES;
 use starlings_core::{Ability, Entry, Fault, ParamKind, Result, suggestion};
-use starlings_data::SOURCES;
+use starlings_data::{PREPARATIONS, SOURCES};
 use starlings_engine::combinations::Combinations;
 use starlings_engine::launch::LAUNCHERS;
 use starlings_engine::rules::RULES;
@@ -46,7 +46,7 @@ pub struct ListedParam {
     pub help: &'static str,
 }
 
-const FAMILIES: [&str; 9] = [
+const FAMILIES: [&str; 10] = [
     "learners",
     "plans",
     "topologies",
@@ -56,6 +56,7 @@ const FAMILIES: [&str; 9] = [
     "transports",
     "launchers",
     "sources",
+    "preparations",
 ];
 
 /// The entries of one family, or of all.
@@ -78,6 +79,7 @@ pub fn list(family: Option<&str>) -> Result<Vec<Listing>> {
     all.extend(TRANSPORTS.iter().map(|entry| listing("transports", entry)));
     all.extend(LAUNCHERS.iter().map(|entry| listing("launchers", entry)));
     all.extend(SOURCES.iter().map(|entry| listing("sources", entry)));
+    all.extend(PREPARATIONS.iter().map(|entry| listing("preparations", entry)));
     all.retain(|listing| family.is_none_or(|family| family == listing.family));
     Ok(all)
 }

@@ -37,6 +37,8 @@ pub use starlings_core::{
     Blame, Block, Body, Deadline, Event, Fault, FaultReport, Kind, Model, Pace, Report, Result,
     Rng, Role, Rows, Seat, Span, Step, Tensor, Update, Values, nearest, suggestion,
 };
+#[cfg(feature = "remote")]
+pub use starlings_data::remote;
 pub use starlings_data::{
     Column, ColumnKind, ColumnRef, DataSpec, Encoding, LabelNeed, Schema, Source, Survey, Target,
     survey,

@@ -4,7 +4,7 @@
 use crate::vote::{poll, voters};
 use starlings_cluster::model_file::{self, ModelFile};
 use starlings_core::{Fault, Result};
-use starlings_data::{DataSpec, Dealer, Holding, Schema, Table, Target, load_with};
+use starlings_data::{DataSpec, Dealer, Holding, Intake, Schema, Table, Target, load_with};
 use starlings_engine::choices;
 use starlings_engine::job::Choice;
 use starlings_learn::metrics::evaluate;
@@ -13,11 +13,25 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
+/// Where the intake stands in the model file's schema.
+const INTAKE: &str = "intake";
+
+/// What the model file remembers of its data: the schema, and the intake within it where there is one.
+pub(crate) fn schema_document(schema: &Schema, intake: Intake) -> serde_json::Value {
+    let mut document = serde_json::to_value(schema).unwrap_or_default();
+    let intake = Intake { prepared: intake.prepared.for_prediction(), ..intake };
+    if intake != Intake::default() {
+        document[INTAKE] = serde_json::to_value(&intake).unwrap_or_default();
+    }
+    document
+}
+
 /// A trained model that predicts.
 pub struct Predictor {
     file: ModelFile,
     learner: Box<dyn Learner>,
     schema: Schema,
+    intake: Intake,
 }
 
 /// Predictions for the rows of a data set.
@@ -58,7 +72,11 @@ impl Predictor {
         let given = serde_json::from_value(file.params.clone()).map_err(|_| broken("parameter"))?;
         let (_, learner, _) = choices::learner(&Choice { name: file.learner.clone(), given })?;
         let schema = serde_json::from_value(file.schema.clone()).map_err(|_| broken("schema"))?;
-        Ok(Predictor { file, learner, schema })
+        let intake = match file.schema.get(INTAKE) {
+            None => Intake::default(),
+            Some(value) => serde_json::from_value(value.clone()).map_err(|_| broken("intake"))?,
+        };
+        Ok(Predictor { file, learner, schema, intake })
     }
 
     /// The model file.
@@ -78,7 +96,7 @@ impl Predictor {
     /// # Errors
     /// When the data cannot be read or does not fit the model.
     pub fn predict(&self, data: &DataSpec) -> Result<Prediction> {
-        let table = Arc::new(load_with(data, &self.schema)?);
+        let table = Arc::new(load_with(data, &self.schema, &self.intake)?);
         let values = self.outputs(&table)?;
         let names = self.names();
         let classes = match &self.schema.target {
@@ -96,7 +114,7 @@ impl Predictor {
     /// # Errors
     /// When the data cannot be read, does not fit the model or has no labels that are needed.
     pub fn evaluate(&self, data: &DataSpec) -> Result<Evaluation> {
-        let table = Arc::new(load_with(data, &self.schema)?);
+        let table = Arc::new(load_with(data, &self.schema, &self.intake)?);
         let needed = !matches!(self.schema.target, Target::None);
         if needed && table.labels.is_empty() {
             let label = self.schema.label.clone().unwrap_or_else(|| "label".to_string());

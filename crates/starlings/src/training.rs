@@ -1,8 +1,8 @@
 //! Training as a user sees it: a job in; a model, its file and a report out.
 
-use crate::predictor::Predictor;
+use crate::predictor::{Predictor, schema_document};
 use starlings_cluster::model_file::{ModelFile, Provenance, save};
-use starlings_core::{Event, Pace, Report, Result};
+use starlings_core::{Event, Fault, Pace, Report, Result};
 use starlings_engine::choices::Choices;
 use starlings_engine::clock::Observer;
 use starlings_engine::job::Job;
@@ -70,11 +70,16 @@ pub fn train(job: Job, options: TrainOptions) -> Result<TrainedModel> {
         program: options.program.clone(),
     };
     let choices = Choices::of(&job)?;
+    refuse_weights(&job, &choices)?;
     if let Some(test) = &job.test {
         // A test set that cannot be read should be found before training, not after it.
         let learner = &choices.learner;
-        starlings_data::survey(test, learner.encoding(), learner.label())
-            .map_err(|fault| fault.during("[data] test"))?;
+        let readable = match job.train.prepare.is_empty() {
+            true => starlings_data::survey(test, learner.encoding(), learner.label()).map(|_| ()),
+            // Steps fitted on the training rows will read it; until then its files and columns are looked at.
+            false => starlings_data::glance(test),
+        };
+        readable.map_err(|fault| fault.during("[data] test"))?;
     }
     let trained = starlings_engine::train::train(job.clone(), engine_options)?;
     let mut file = model_file(&job, &choices, &trained, options.created);
@@ -93,6 +98,22 @@ pub fn train(job: Job, options: TrainOptions) -> Result<TrainedModel> {
     Ok(TrainedModel { predictor, report })
 }
 
+/// Weights that a learner would not look at are not dropped in silence.
+fn refuse_weights(job: &Job, choices: &Choices) -> Result<()> {
+    if choices.learner.weighs() || !starlings_data::weighted(&job.train)? {
+        return Ok(());
+    }
+    let learner = &job.learner.name;
+    Err(Fault::caller(format!("rows have weights, and '{learner}' counts every row alike")).hint(
+        match job.train.weight {
+            Some(_) => "leave out [data] weight, or choose a learner that takes weights",
+            None => {
+                "move the file of weights (.weight) away, or choose a learner that takes weights"
+            }
+        },
+    ))
+}
+
 fn model_file(
     job: &Job,
     choices: &Choices,
@@ -103,7 +124,7 @@ fn model_file(
     ModelFile {
         learner: job.learner.name.clone(),
         params,
-        schema: serde_json::to_value(&trained.schema).unwrap_or_default(),
+        schema: schema_document(&trained.schema, trained.intake.clone()),
         job: job.text.clone(),
         provenance: Provenance {
             data_digest: trained.data_digest.clone(),

@@ -200,6 +200,9 @@ fn logistic_regression_agrees_with_one_worker() {
 #[test]
 fn counts_mistakes_order_and_survival_agree_with_one_worker() {
     [BAYES, MISTAKES, ISOTONIC, SURVIVAL].into_iter().for_each(same_objective);
+}
+
+#[test]
 fn linear_models_agree_with_one_worker() {
     same_objective(LINEAR);
     same_objective(RIDGE);
@@ -433,8 +436,6 @@ fn the_committed_table_of_combinations_is_true() {
 fn tried(names: &[String]) -> std::result::Result<u64, Fault> {
     let [learner, plan, topology, consistency, codec] = names else { panic!("{names:?}") };
     let (name, solver) = learner.split_once(" (").unwrap_or((learner, ""));
-    let jobs = [DIGITS, K_MEANS, RATINGS, STUMPS, TOPICS, PERCEPTRON];
-    let text = jobs
     let text = [DIGITS, LINEAR, RIDGE, GENERALISED, K_MEANS, RATINGS, STUMPS, TOPICS, PERCEPTRON]
         .into_iter()
         .chain([BAYES, MISTAKES, INTERACTIONS, ISOTONIC, SURVIVAL])

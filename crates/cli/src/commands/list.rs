@@ -8,7 +8,7 @@ use starlings::{Listing, Result};
 /// Show what a job file can choose from
 #[derive(Args)]
 #[command(after_long_help = "\
-Families: learners, plans, topologies, consistencies, codecs, transports, launchers, sources.
+Families: learners, plans, topologies, consistencies, codecs, rules, transports, launchers, sources, preparations.
 
 Examples:
   starlings list                    everything, one line each

@@ -44,6 +44,7 @@ fn no_example_is_forgotten_here() {
         "parameter-server.toml",
         "perceptron.toml",
         "pipelined-perceptron.toml",
+        "prepared.toml",
         "pushed-rows.toml",
         "ratings.toml",
         "reproducible.toml",
@@ -99,6 +100,11 @@ fn a_pipeline_learns_digits() {
     let report = runs("pipelined-perceptron", &[]);
     assert_eq!(report["plan"], "pipeline");
     assert!(report["evaluation"]["accuracy"].as_f64().unwrap() > 0.85, "{report}");
+}
+
+#[test]
+fn prepared_pixels_learn_digits() {
+    assert!(accuracy(&runs("prepared", &[])) > 0.93);
 }
 
 #[test]

@@ -10,6 +10,7 @@ mod examples;
 mod flock;
 mod interruption;
 mod killed_worker;
+mod preparation;
 mod program;
 mod round_trips;
 mod transports;

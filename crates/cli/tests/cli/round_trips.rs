@@ -151,6 +151,7 @@ fn the_catalogue_lists_every_family() {
         ("transports", "tcp"),
         ("launchers", "processes"),
         ("sources", "csv"),
+        ("preparations", "tf-idf"),
     ] {
         assert!(has(family, name), "{family} {name}");
     }

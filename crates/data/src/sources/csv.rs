@@ -2,7 +2,7 @@
 //! way that reads numbers where they stand; blocks with quotes go through the `csv` crate. Blanks around a
 //! field do not belong to it, blank lines are no rows, and lines may end with CR LF.
 
-use super::{Format, Guess, Place, Reading, Request, Role, Rows, Shape, Sink};
+use super::{Format, Guess, NO_GROUP, NO_WEIGHT, Place, Reading, Request, Role, Rows, Shape, Sink};
 use crate::blocks::{Block, Blocks, MARK_BYTES, in_order};
 use crate::chunk::{Chunk, Mark, Surprise};
 use crate::input::Input;
@@ -197,11 +197,10 @@ fn numeric(rows: &[Record], column: usize) -> bool {
 /// while some column below is.
 fn has_header(records: &[Record], spec: &DataSpec) -> bool {
     let Some((first, rows)) = records.split_first() else { return false };
-    let named =
-        spec.label.iter().chain(spec.features.iter().flatten()).any(|column| match column {
-            ColumnRef::Name(name) => first.fields.iter().any(|field| field == name.as_bytes()),
-            ColumnRef::Index(_) => false,
-        });
+    let named = spec.columns_named().any(|column| match column {
+        ColumnRef::Name(name) => first.fields.iter().any(|field| field == name.as_bytes()),
+        ColumnRef::Index(_) => false,
+    });
     let texts = first.fields.iter().all(|field| !missing(field) && number(field).is_none());
     let known =
         |column: usize| rows.iter().any(|r| r.fields.get(column).is_some_and(|f| !missing(f)));
@@ -358,6 +357,18 @@ impl<'a> Writer<'a> {
             }
             Role::Feature(slot) => self.number(column, slot, number(field), field),
             Role::Label => self.label(column, field),
+            Role::Weight => {
+                let weight = number(field).filter(|it| it.is_finite() && *it >= 0.0);
+                let weight = weight.ok_or_else(|| self.fault(column, field, NO_WEIGHT))?;
+                self.chunk.weights.push(weight);
+                Ok(())
+            }
+            Role::Group if missing(field) => Err(self.fault(column, field, NO_GROUP)),
+            Role::Group => {
+                let code = self.chunk.group_keys.code_of_bytes(field)?;
+                self.chunk.groups.push(code);
+                Ok(())
+            }
         }
     }
 

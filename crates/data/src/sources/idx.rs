@@ -38,7 +38,9 @@ fn open(place: Place, _: &crate::DataSpec) -> Result<Box<dyn Rows>> {
     let (images, labels) = match place {
         Place::File(images) => (images, None),
         Place::Pair(images, labels) => (images, Some(labels)),
-        Place::Named(_) => return Err(Fault::caller("idx data are files: give paths")),
+        Place::Named(_) | Place::Arrays(..) => {
+            return Err(Fault::caller("idx data are files: give paths"));
+        }
     };
     let header = Header::read(&images.name(), &mut images.open(None)?)?;
     let width = Some(header.width as usize);

@@ -1,6 +1,7 @@
 //! LIBSVM's sparse text: `label index:value index:value …`, a row a line. Indices count from 1, or from 0 in
 //! the other entry: the files do not say, and a guess that differs between training and prediction would
-//! shift every feature. `qid:` fields and remarks behind `#` are skipped.
+//! shift every feature. `qid:` fields are groups when the job says `group = "qid"`, else skipped, and so are remarks
+//! behind `#`.
 
 use super::{Format, Place, Request, Rows, Shape, Sink};
 use crate::blocks::{Block, Blocks, MARK_BYTES, in_order};
@@ -93,15 +94,22 @@ impl Rows for Libsvm {
             rest: Vec::new(),
             cut: &|bytes| memchr::memrchr(b'\n', bytes).map(|at| at + 1),
         };
-        let label = request.reading.label;
-        let parse = |block: &Block| self.parse(block, label);
+        let wanted = Wanted { label: request.reading.label, queries: request.reading.queries };
+        let parse = |block: &Block| self.parse(block, wanted);
         in_order(from.row, &mut || blocks.next(), &parse, sink)
     }
 }
 
+/// What of a row is wanted besides its features.
+#[derive(Clone, Copy)]
+struct Wanted {
+    label: LabelNeed,
+    queries: bool,
+}
+
 impl Libsvm {
-    fn parse(&self, block: &Block, label: LabelNeed) -> Result<Chunk> {
-        let mut chunk = Chunk::sparse(0, label == LabelNeed::Class);
+    fn parse(&self, block: &Block, wanted: Wanted) -> Result<Chunk> {
+        let mut chunk = Chunk::sparse(0, wanted.label == LabelNeed::Class);
         let (mut at, mut line_number, mut marked) = (0, block.line, 0);
         let mut entries: Vec<(u32, f32)> = Vec::new();
         for line in block.bytes.split(|byte| *byte == b'\n') {
@@ -112,7 +120,7 @@ impl Libsvm {
                     marked = byte;
                     chunk.marks.push(Mark { row: chunk.rows as u64, byte, line: line_number });
                 }
-                self.row(data, label, &mut chunk, &mut entries).map_err(|what| {
+                self.row(data, wanted, &mut chunk, &mut entries).map_err(|what| {
                     let fault =
                         Fault::caller(format!("{}, line {line_number}: {what}", self.name()));
                     match what.contains("index 0") {
@@ -132,12 +140,12 @@ impl Libsvm {
     fn row(
         &self,
         line: &[u8],
-        label: LabelNeed,
+        wanted: Wanted,
         chunk: &mut Chunk,
         entries: &mut Vec<(u32, f32)>,
     ) -> Result<(), String> {
         let mut tokens = line.split(u8::is_ascii_whitespace).filter(|token| !token.is_empty());
-        self.label(tokens.next().unwrap_or_default(), label, chunk)?;
+        self.label(tokens.next().unwrap_or_default(), wanted.label, chunk)?;
         entries.clear();
         let mut sorted = true;
         for token in tokens {
@@ -146,6 +154,10 @@ impl Libsvm {
             };
             let (index, value) = (&token[..colon], &token[colon + 1..]);
             if index == b"qid" {
+                if wanted.queries && chunk.groups.len() == chunk.rows {
+                    let code = chunk.group_keys.code_of_bytes(value);
+                    chunk.groups.push(code.map_err(|fault| fault.to_string())?);
+                }
                 continue;
             }
             let entry = (self.index(index)?, finite(value)?);
@@ -166,7 +178,10 @@ impl Libsvm {
         starts.push(columns.len());
         *width = entries.last().map_or(*width, |last| (*width).max(last.0 as usize + 1));
         chunk.rows += 1;
-        Ok(())
+        match wanted.queries && chunk.groups.len() < chunk.rows {
+            true => Err("no qid: field, and `group = \"qid\"` wants one in every row".to_string()),
+            false => Ok(()),
+        }
     }
 
     fn label(&self, text: &[u8], need: LabelNeed, chunk: &mut Chunk) -> Result<(), String> {

@@ -1,12 +1,17 @@
 //! Where rows come from. Each source is one file here and one entry of [`SOURCES`]; it says what columns
 //! there are and delivers rows in chunks. What the columns mean is not its business.
 
+mod arrow;
 pub(crate) mod builtin;
+mod cells;
 mod csv;
 mod idx;
+mod jsonl;
 mod libsvm;
+mod npy;
 mod parquet;
 mod synthetic;
+mod text;
 
 use crate::chunk::{Chunk, Mark};
 use crate::input::{Input, Tally};
@@ -21,6 +26,10 @@ pub const SOURCES: &[Entry<Format>] = &[
     libsvm::FROM_ONE,
     libsvm::FROM_ZERO,
     parquet::ENTRY,
+    arrow::ENTRY,
+    npy::ENTRY,
+    jsonl::ENTRY,
+    text::ENTRY,
     idx::ENTRY,
     synthetic::ENTRY,
     builtin::ENTRY,
@@ -41,6 +50,8 @@ pub(crate) enum Place {
     File(Input),
     /// Images and their labels.
     Pair(Input, Input),
+    /// Features and their labels, in two arrays.
+    Arrays(Input, Option<Input>),
     /// A name or address that its source understands.
     Named(String),
 }
@@ -137,7 +148,14 @@ pub(crate) struct Reading {
     pub(crate) texts: Vec<bool>,
     /// What labels become.
     pub(crate) label: LabelNeed,
+    /// Whether `qid:` fields (libsvm) say the group of a row.
+    pub(crate) queries: bool,
 }
+
+/// What is said of a weight that is none.
+pub(crate) const NO_WEIGHT: &str = "is no weight: weights are finite numbers from 0 up";
+/// What is said of a row without a group.
+pub(crate) const NO_GROUP: &str = "is no group: every row needs one";
 
 /// What becomes of a column.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -146,4 +164,8 @@ pub(crate) enum Role {
     /// The feature of this slot.
     Feature(usize),
     Label,
+    /// How much the row counts.
+    Weight,
+    /// Which group the row belongs to.
+    Group,
 }

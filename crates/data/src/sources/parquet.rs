@@ -1,21 +1,21 @@
 //! Apache Parquet: flat files of numbers, booleans and strings. Only the chosen columns are read, a slice of
 //! a row group at a time. Decimals are scaled; dates and times are numbers in the file's own unit.
 
+use super::cells::{Spot, Writer};
 use super::{Flow, Format, Guess, Place, Reading, Request, Role, Rows, Shape, Sink};
-use crate::chunk::{Chunk, Mark, Surprise};
+use crate::DataSpec;
+use crate::chunk::Mark;
 use crate::input::{Input, cannot_open, changed};
-use crate::number::missing;
-use crate::{DataSpec, Features, LabelNeed};
 use parquet::basic::{ConvertedType, LogicalType, Type as Physical};
 use parquet::column::reader::{ColumnReader, ColumnReaderImpl};
 use parquet::data_type::{ByteArray, DataType};
 use parquet::errors::ParquetError;
+use parquet::file::reader::{ChunkReader, Length};
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::schema::types::ColumnDescriptor;
 use starlings_core::{Entry, Fault, Result};
-use std::borrow::Cow;
 use std::fs::File;
-use std::path::{Path, PathBuf};
+use std::io::Read;
 
 /// Parquet files.
 pub(super) const ENTRY: Entry<Format> = Entry {
@@ -28,21 +28,24 @@ pub(super) const ENTRY: Entry<Format> = Entry {
     build: Format { extensions: &["parquet"], recognise: |head| head.starts_with(b"PAR1"), open },
 };
 
+/// A value of a file.
+type Cell = super::cells::Cell<ByteArray>;
+
 /// Rows decoded at a time.
 const ROWS: usize = 8192;
 
 struct Parquet {
-    path: PathBuf,
+    input: Input,
     shape: Shape,
     /// Powers of ten by which decimals are divided.
     scales: Vec<f64>,
 }
 
 fn open(place: Place, _: &DataSpec) -> Result<Box<dyn Rows>> {
-    let Place::File(Input::File(path)) = place else {
+    let Place::File(input) = place else {
         return Err(Fault::caller("parquet data are files: give a path"));
     };
-    let reader = reader(&path)?;
+    let reader = reader(&input)?;
     let described = reader.metadata().file_metadata().schema_descr();
     let columns = described
         .columns()
@@ -51,23 +54,79 @@ fn open(place: Place, _: &DataSpec) -> Result<Box<dyn Rows>> {
         .collect();
     let scales = described.columns().iter().map(|column| scale(column)).collect();
     let shape = Shape::Columns { columns, named: true, label: None };
-    Ok(Box::new(Parquet { path, shape, scales }))
+    Ok(Box::new(Parquet { input, shape, scales }))
 }
 
-fn reader(path: &Path) -> Result<SerializedFileReader<File>> {
-    let file = File::open(path).map_err(|error| cannot_open(path, &error))?;
-    guarded(path, || SerializedFileReader::new(file))
+/// A file that Parquet's reader jumps about in.
+enum Body {
+    File(File),
+    #[cfg(feature = "remote")]
+    Remote(std::sync::Arc<crate::remote::Remote>),
+}
+
+impl Length for Body {
+    fn len(&self) -> u64 {
+        match self {
+            Body::File(file) => Length::len(file),
+            #[cfg(feature = "remote")]
+            Body::Remote(remote) => remote.size(),
+        }
+    }
+}
+
+impl ChunkReader for Body {
+    type T = Box<dyn Read>;
+
+    fn get_read(&self, start: u64) -> Result<Box<dyn Read>, ParquetError> {
+        match self {
+            Body::File(file) => Ok(Box::new(file.get_read(start)?)),
+            #[cfg(feature = "remote")]
+            Body::Remote(remote) => {
+                let mut reader = crate::remote::Reader::new(remote.clone());
+                reader.seek(start);
+                Ok(Box::new(reader))
+            }
+        }
+    }
+
+    fn get_bytes(&self, start: u64, length: usize) -> Result<bytes::Bytes, ParquetError> {
+        match self {
+            Body::File(file) => file.get_bytes(start, length),
+            #[cfg(feature = "remote")]
+            Body::Remote(remote) => {
+                let bytes = remote.range(start, length as u64)?;
+                match bytes.len() == length {
+                    true => Ok(bytes.into()),
+                    false => {
+                        Err(ParquetError::EOF(format!("{length} bytes at {start} are not there")))
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn reader(input: &Input) -> Result<SerializedFileReader<Body>> {
+    let body = match input {
+        Input::File(path) => {
+            Body::File(File::open(path).map_err(|error| cannot_open(path, &error))?)
+        }
+        #[cfg(feature = "remote")]
+        Input::Remote(remote) => Body::Remote(remote.clone()),
+        Input::Memory { .. } => return Err(Fault::caller("parquet data are files: give a path")),
+    };
+    guarded(&input.name(), || SerializedFileReader::new(body))
 }
 
 /// Calls the decoder. Some damage makes it panic instead of refusing; a bad file must not end the process.
-fn guarded<T>(path: &Path, decode: impl FnOnce() -> Result<T, ParquetError>) -> Result<T> {
+fn guarded<T>(name: &str, decode: impl FnOnce() -> Result<T, ParquetError>) -> Result<T> {
     let decoded = std::panic::catch_unwind(std::panic::AssertUnwindSafe(decode));
     let gave_up = |_| Err(ParquetError::General("the decoder gave up on it".to_string()));
-    decoded.unwrap_or_else(gave_up).map_err(|error| damaged(path, error))
+    decoded.unwrap_or_else(gave_up).map_err(|error| damaged(name, error))
 }
 
-fn damaged(path: &Path, error: ParquetError) -> Fault {
-    Fault::caller(format!("{} is not a sound Parquet file", path.display()))
+fn damaged(name: &str, error: ParquetError) -> Fault {
+    Fault::caller(format!("{name} is not a sound Parquet file"))
         .caused_by(error)
         .hint("was it written fully? write or fetch it again")
 }
@@ -87,7 +146,7 @@ fn scale(column: &ColumnDescriptor) -> f64 {
 
 impl Rows for Parquet {
     fn name(&self) -> String {
-        self.path.display().to_string()
+        self.input.name()
     }
 
     fn shape(&self) -> &Shape {
@@ -95,11 +154,11 @@ impl Rows for Parquet {
     }
 
     fn size(&self) -> Result<u64> {
-        Input::File(self.path.clone()).size()
+        self.input.size()
     }
 
     fn read(&self, request: &Request<'_>, sink: &mut Sink<'_>) -> Result<()> {
-        let reader = reader(&self.path)?;
+        let reader = reader(&self.input)?;
         let described = reader.metadata().file_metadata().schema_descr_ptr();
         if described.num_columns() != request.reading.roles.len() {
             return Err(changed(&self.name()));
@@ -120,20 +179,9 @@ impl Rows for Parquet {
             first_row += rows;
         }
         if let Some(tally) = request.tally {
-            let mut file = File::open(&self.path)?;
-            hash(&mut file, tally)?;
+            self.input.hash(tally)?;
         }
         Ok(())
-    }
-}
-
-fn hash(file: &mut File, tally: &crate::input::Tally) -> Result<()> {
-    let mut buffer = vec![0; 1 << 16];
-    loop {
-        match std::io::Read::read(file, &mut buffer)? {
-            0 => return Ok(()),
-            length => tally.update(&buffer[..length]),
-        }
     }
 }
 
@@ -152,41 +200,42 @@ impl Parquet {
 
     fn miscounted(&self) -> Fault {
         let wrong = ParquetError::General("columns differ in their number of rows".to_string());
-        damaged(&self.path, wrong)
+        damaged(&self.name(), wrong)
     }
 
     fn read_group(
         &self,
-        reader: &SerializedFileReader<File>,
+        reader: &SerializedFileReader<Body>,
         mark: Mark,
         rows: u64,
         (reading, sink): (&Reading, &mut Sink<'_>),
     ) -> Result<Flow> {
-        let group = guarded(&self.path, || reader.get_row_group(mark.byte as usize))?;
+        let group = guarded(&self.name(), || reader.get_row_group(mark.byte as usize))?;
+        let name = self.name();
         let mut columns = Vec::new();
         for (column, role) in reading.roles.iter().enumerate() {
             if *role != Role::Skip {
-                let reader = guarded(&self.path, || group.get_column_reader(column))?;
-                columns.push((column, *role, reader));
+                let reader = guarded(&self.name(), || group.get_column_reader(column))?;
+                columns.push((column, reader));
             }
         }
         let mut done = 0;
         while done < rows {
             let count = (rows - done).min(ROWS as u64) as usize;
-            let mut chunk = Chunk::dense(&reading.texts, reading.label == LabelNeed::Class);
-            (chunk.rows, chunk.first_row) = (count, mark.row + done);
+            let mut writer = Writer::new(&name, "row", reading);
+            writer.chunk.first_row = mark.row + done;
             if done == 0 {
-                chunk.marks.push(Mark { row: 0, ..mark });
+                writer.chunk.marks.push(Mark { row: 0, ..mark });
             }
-            if let Features::Dense { width, values } = &mut chunk.features {
-                values.resize(*width * count, f32::NAN);
-            }
-            for (column, role, reader) in &mut columns {
+            writer.grow(count);
+            for (column, reader) in &mut columns {
                 let cells = self.cells(*column, count, reader)?;
-                self.write(reading, *column, (*role, cells), &mut chunk)?;
+                for (row, cell) in cells.iter().enumerate() {
+                    let number = mark.row + done + row as u64;
+                    writer.put(Spot { row, column: *column, number }, cell)?;
+                }
             }
-            chunk.add_up();
-            if sink(chunk)? == Flow::Stop {
+            if sink(writer.finish())? == Flow::Stop {
                 return Ok(Flow::Stop);
             }
             done += count as u64;
@@ -201,7 +250,7 @@ impl Parquet {
             true => Cell::Whole(value),
             false => Cell::Number(value as f64 / scale),
         };
-        let cells = guarded(&self.path, || match reader {
+        let cells = guarded(&self.name(), || match reader {
             ColumnReader::BoolColumnReader(r) => take(r, count, |v| Cell::Whole(i64::from(v))),
             ColumnReader::Int32ColumnReader(r) => take(r, count, |v| whole(i64::from(v))),
             ColumnReader::Int64ColumnReader(r) => take(r, count, whole),
@@ -211,95 +260,6 @@ impl Parquet {
             _ => unreachable!("refused by `readable`"),
         })?;
         if cells.len() == count { Ok(cells) } else { Err(self.miscounted()) }
-    }
-
-    fn write(
-        &self,
-        reading: &Reading,
-        column: usize,
-        (role, cells): (Role, Vec<Cell>),
-        chunk: &mut Chunk,
-    ) -> Result<()> {
-        let fault = |row: usize, cell: &Cell, what: &str| {
-            let (name, row) = (self.name(), chunk.first_row + row as u64);
-            let (column, text) = (&reading.names[column], cell.text());
-            Fault::caller(format!("{name}, row {row}, column '{column}': '{text}' {what}"))
-        };
-        match role {
-            Role::Skip => {}
-            Role::Label => {
-                for (row, cell) in cells.iter().enumerate() {
-                    let label = match (&mut chunk.classes, cell.number()) {
-                        _ if cell.is_missing() => {
-                            return Err(fault(row, cell, "is no label: every row needs one"));
-                        }
-                        (Some(classes), _) => classes.code(&cell.text())? as f32,
-                        (None, Some(number)) if number.is_finite() => number,
-                        (None, _) => return Err(fault(row, cell, "is not a number")),
-                    };
-                    chunk.labels.push(label);
-                }
-            }
-            Role::Feature(slot) => {
-                let Features::Dense { width, values } = &mut chunk.features else {
-                    unreachable!("parquet chunks are dense")
-                };
-                let places = values.iter_mut().skip(slot).step_by(*width);
-                for (row, (place, cell)) in places.zip(&cells).enumerate() {
-                    *place = match (&mut chunk.texts[slot], cell.number()) {
-                        _ if cell.is_missing() => f32::NAN,
-                        (Some(texts), _) => texts.code(&cell.text())? as f32,
-                        (None, Some(number)) if number.is_finite() => number,
-                        (None, Some(_)) => return Err(fault(row, cell, "is not a 32-bit number")),
-                        (None, None) => {
-                            let fault = fault(row, cell, "is not a number");
-                            if chunk.surprises.iter().all(|surprise| surprise.slot != slot) {
-                                chunk.surprises.push(Surprise { slot, fault });
-                            }
-                            f32::NAN
-                        }
-                    };
-                }
-            }
-        }
-        Ok(())
-    }
-}
-
-/// One value of a column.
-enum Cell {
-    Missing,
-    Whole(i64),
-    Number(f64),
-    Text(ByteArray),
-}
-
-impl Cell {
-    fn is_missing(&self) -> bool {
-        match self {
-            Cell::Missing => true,
-            Cell::Whole(_) => false,
-            Cell::Number(number) => number.is_nan(),
-            Cell::Text(text) => missing(text.data()),
-        }
-    }
-
-    fn number(&self) -> Option<f32> {
-        match self {
-            Cell::Whole(whole) => Some(*whole as f32),
-            Cell::Number(number) => Some(*number as f32),
-            Cell::Text(text) => crate::number::number(text.data()),
-            Cell::Missing => None,
-        }
-    }
-
-    fn text(&self) -> Cow<'_, str> {
-        match self {
-            Cell::Missing => Cow::Borrowed("null"),
-            Cell::Whole(whole) => Cow::Owned(whole.to_string()),
-            Cell::Number(number) => Cow::Owned(number.to_string()),
-            Cell::Text(text) => String::from_utf8_lossy(text.data()),
-        }
     }
 }
 

@@ -55,7 +55,10 @@ fn a_missing_file_gets_the_nearest_name() {
     let message = refused(&spec_of(&folder, "trian.csv"), LabelNeed::None);
     says(&message, &["there is no file", "trian.csv", "did you mean 'train.csv'"]);
     says(&refused(&DataSpec::new("digit"), LabelNeed::None), &["the built-in 'digits'"]);
-    says(&refused(&DataSpec::new("s3://bucket/x"), LabelNeed::None), &["s3://", "not read yet"]);
+    says(
+        &refused(&DataSpec::new("hdfs://host/x"), LabelNeed::None),
+        &["s3://", "does not read hdfs://"],
+    );
     let unknown = DataSpec { format: Some("cvs".into()), ..spec_of(&folder, "train.csv") };
     says(&refused(&unknown, LabelNeed::None), &["unknown format 'cvs'", "'csv'"]);
 }

@@ -34,7 +34,7 @@ fn a9a_has_its_entries_and_its_test_part_fits() {
     let (survey, _) = classes(&train);
     assert_eq!((survey.rows, survey.schema.features, survey.entries), (32_561, 123, Some(451_592)));
     assert_eq!((survey.format.as_str(), &survey.class_rows[..]), ("libsvm", &[24_720, 7_841][..]));
-    let table = load_with(&test, &survey.schema).unwrap();
+    let table = load_with(&test, &survey.schema, &survey.intake).unwrap();
     assert_eq!((table.rows(), table.width()), (16_281, 123));
     let Features::Sparse { values, .. } = &table.features else { panic!("libsvm is sparse") };
     assert_eq!(values.len(), 225_731);
@@ -48,7 +48,7 @@ fn agaricus_has_its_rows() {
     };
     let (survey, _) = classes(&train);
     assert_eq!((survey.rows, survey.schema.features), (6_513, 126));
-    assert_eq!(load_with(&test, &survey.schema).unwrap().rows(), 1_611);
+    assert_eq!(load_with(&test, &survey.schema, &survey.intake).unwrap().rows(), 1_611);
 }
 
 #[test]

@@ -2,8 +2,10 @@
 
 #![expect(clippy::unwrap_used, reason = "a test's own helpers may fail loudly, as its tests do")]
 
+mod beside;
 mod csv;
 mod files;
+mod golden;
 mod known_sets;
 mod numbered;
 mod parquet;
@@ -74,9 +76,13 @@ fn all(spec: &DataSpec, encoding: Encoding, label: LabelNeed) -> (Survey, Table)
         assert_eq!(part.rows_held() as usize, part.table.rows());
         for (&shard, &start) in &part.starts {
             let whole = holding.starts[&shard];
-            for row in 0..starlings_data::shard_rows(found.rows, 7, shard) as usize {
+            for row in 0..holding.shard_rows(shard) as usize {
                 let (ours, theirs) = (part.table.row(start + row), holding.table.row(whole + row));
                 assert!(same(ours, theirs), "{shard}, row {row}: {ours:?}, {theirs:?}");
+                let beside = |table: &Table, row: usize| {
+                    (table.weights.get(row).copied(), table.groups.get(row).copied())
+                };
+                assert_eq!(beside(&part.table, start + row), beside(&holding.table, whole + row));
                 if let Some(label) = holding.table.labels.get(whole + row) {
                     assert_eq!(part.table.labels[start + row].to_bits(), label.to_bits());
                 }

@@ -59,7 +59,7 @@ impl Leases {
             let (pass, within) = (walk.pass(Step(*owed)), walk.step_in_pass(Step(*owed)));
             let due: Vec<Shard> =
                 shards.iter().filter(|shard| has(shard)).map(|&shard| Shard(shard)).collect();
-            rows += due.iter().map(|&shard| dealer.rows_of(within, shard)).sum::<u64>();
+            rows += due.iter().map(|&shard| dealer.rows_of(pass, within, shard)).sum::<u64>();
             for slice in dealer.deal(pass, within).slices {
                 if let (true, Picked::Some(picked)) = (due.contains(&slice.shard), slice.picked) {
                     late.entry(slice.shard).or_default().extend(picked);
@@ -67,7 +67,7 @@ impl Leases {
             }
         }
         let present = (0..dealer.holding().shards).filter(has).map(Shard);
-        rows += present.map(|shard| dealer.rows_of(within, shard)).sum::<u64>();
+        rows += present.map(|shard| dealer.rows_of(pass, within, shard)).sum::<u64>();
         let mut batch = dealer.deal(pass, within);
         for slice in &mut batch.slices {
             if let (Some(late), Picked::Some(picked)) =
@@ -96,8 +96,8 @@ impl Leases {
     #[must_use]
     pub fn rows_owed(&self, dealer: &Dealer, walk: &Walk) -> u64 {
         let of = |(step, shards): &(u64, Vec<u32>)| {
-            let within = walk.step_in_pass(Step(*step));
-            shards.iter().map(|&shard| dealer.rows_of(within, Shard(shard))).sum::<u64>()
+            let (pass, within) = (walk.pass(Step(*step)), walk.step_in_pass(Step(*step)));
+            shards.iter().map(|&shard| dealer.rows_of(pass, within, Shard(shard))).sum::<u64>()
         };
         self.owed.iter().map(of).sum()
     }

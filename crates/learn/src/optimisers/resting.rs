@@ -1,7 +1,7 @@
 //! An L-BFGS run that rests in the model between two steps of the flock: its vectors and counters as tensors of state.
 
-use super::lbfgs::Lbfgs;
 use super::line_search::{NUMBERS, Search};
+use super::probing::Lbfgs;
 use starlings_core::{Kind, Model, Role, Tensor};
 
 const VECTORS: [&str; 5] =

@@ -3,11 +3,12 @@
 
 mod baskets;
 mod documents;
+mod ranking;
 mod ratings;
 mod survival;
 mod tabular;
 
-use super::{Format, Guess, Place, Request, Role, Rows, Shape, Sink};
+use super::{Format, Guess, NO_WEIGHT, Place, Request, Role, Rows, Shape, Sink};
 use crate::blocks::in_order;
 use crate::chunk::Chunk;
 use crate::columns::choose;
@@ -20,7 +21,7 @@ use std::ops::Range;
 pub(super) const ENTRY: Entry<Format> = Entry {
     name: "synthetic",
     summary: "Data made from a seed: synthetic://classification, regression, blobs, ratings, survival, \
-              documents, baskets",
+              documents, baskets, ranking",
     reference: "each generator names its model",
     params: &[],
     gives: &[],
@@ -43,6 +44,7 @@ const GENERATORS: &[Entry<Build>] = &[
     survival::ENTRY,
     documents::ENTRY,
     baskets::ENTRY,
+    ranking::ENTRY,
 ];
 
 /// A maker of rows.
@@ -157,6 +159,9 @@ impl Rows for Synthetic {
     }
 
     fn known(&self, encoding: Encoding, label: LabelNeed) -> Result<Option<(u64, Schema)>> {
+        if self.spec.weight.is_some() || self.spec.group.is_some() {
+            return Ok(None);
+        }
         let choice = choose(&self.address, &self.shape, &self.spec, encoding, label)?;
         let mut schema = Schema {
             columns: vec![],
@@ -230,7 +235,7 @@ fn columns_chunk(
     for (at, row) in rows.clone().enumerate() {
         let last = all.len() - 1;
         all[last] = made.make(row, &mut all[..last]);
-        for (value, role) in all.iter().zip(&reading.roles) {
+        for (column, (value, role)) in all.iter().zip(&reading.roles).enumerate() {
             match *role {
                 Role::Skip => {}
                 Role::Feature(slot) => {
@@ -243,6 +248,14 @@ fn columns_chunk(
                     None => *value,
                     Some(classes) => classes.code(&value.to_string())? as f32,
                 }),
+                Role::Weight if value.is_finite() && *value >= 0.0 => chunk.weights.push(*value),
+                Role::Weight => {
+                    let column = &reading.names[column];
+                    return Err(Fault::caller(format!(
+                        "row {row}, column '{column}': '{value}' {NO_WEIGHT}"
+                    )));
+                }
+                Role::Group => chunk.groups.push(chunk.group_keys.code(&value.to_string())?),
             }
         }
         chunk.rows += 1;

@@ -12,7 +12,7 @@ mod sums;
 mod units;
 
 use super::BuildLearner;
-use crate::optimisers::lbfgs::{Limits, Told};
+use crate::optimisers::probing::{Limits, Told};
 use crate::optimisers::resting;
 use crate::{Appetite, Facts, Grade, Learner, Moment, Outcome, Place, Task, Work};
 use crate::{by_shard, columns, refusals};

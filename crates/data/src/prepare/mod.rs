@@ -1,0 +1,250 @@
+//! Preparation inside the model: steps between the columns of a file and the features of a learner. They are fitted on
+//! the training rows, stored in the model and applied wherever rows are read, so that a trained model takes raw files.
+//!
+//! A step replaces the columns it takes by others; what is left at the end is encoded as always (numbers, then categories
+//! as the learner wants them). Statistics are sums over rows, added up chunk by chunk. Each file here is one step, or a
+//! part that several steps share.
+
+mod bin;
+mod fit;
+mod frame;
+mod hash;
+mod impute;
+mod murmur;
+mod n_grams;
+mod one_hot;
+mod outputs;
+mod polynomial;
+mod quantiles;
+mod scale;
+mod target;
+mod tf_idf;
+mod tokens;
+
+pub(crate) use fit::Fitter;
+pub use fit::check;
+pub(crate) use frame::Frame;
+pub use frame::{Cells, Series};
+pub(crate) use outputs::{Census, Output, assemble};
+
+use crate::Column;
+use crate::chunk::Chunk;
+use serde::{Deserialize, Serialize};
+use starlings_core::{Entry, Fault, Params, Result};
+
+/// How a preparation is built from its parameters.
+pub type BuildPreparation = fn(&Params) -> Result<Box<dyn Preparation>>;
+
+/// All preparations, for `starlings list preparations` and for `[[prepare]]` of a job.
+pub const PREPARATIONS: &[Entry<BuildPreparation>] = &[
+    scale::ENTRY,
+    impute::ENTRY,
+    one_hot::ENTRY,
+    target::ENTRY,
+    hash::ENTRY,
+    bin::ENTRY,
+    polynomial::ENTRY,
+    tf_idf::ENTRY,
+    n_grams::ENTRY,
+];
+
+/// One step as a job describes it.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct StepSpec {
+    /// An entry of [`PREPARATIONS`].
+    pub name: String,
+    /// The columns it takes; without it all that it is made for.
+    pub columns: Option<Vec<String>>,
+    /// Its parameters, as TOML.
+    pub given: String,
+}
+
+/// A step that is not fitted yet.
+pub trait Preparation: Send + Sync {
+    /// Whether it takes a column of this kind when the job names no columns.
+    fn takes(&self, kind: Kind) -> bool;
+
+    /// Statistics before the first row.
+    fn begin(&self, inputs: usize) -> Box<dyn Statistics>;
+}
+
+/// What a column holds on its way.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// Numbers.
+    Numbers,
+    /// Texts.
+    Texts,
+    /// Many features at once.
+    Block,
+}
+
+/// What a step learns from rows: sums, so that the order of chunks does not matter.
+pub trait Statistics: Send {
+    /// Takes the next rows; `inputs` are the step's columns.
+    ///
+    /// # Errors
+    /// When a column is of a kind that the step does not take.
+    fn add(&mut self, inputs: &[&Series], labels: &Labels<'_>) -> Result<()>;
+
+    /// The fitted step.
+    ///
+    /// # Errors
+    /// When the rows do not define it.
+    fn finish(self: Box<Self>) -> Result<Fitted>;
+}
+
+/// The labels of some rows, and where the rows stand.
+#[derive(Clone, Copy, Debug)]
+pub struct Labels<'a> {
+    /// One a row; codes of classes, or numbers; empty when there are none.
+    pub values: &'a [f32],
+    /// How many classes; 0 when labels are numbers.
+    pub classes: usize,
+    /// The number of the first row in the whole data set.
+    pub first_row: u64,
+}
+
+/// A fitted step. One variant for each file.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub enum Fitted {
+    /// Numbers on a common scale.
+    Scale(scale::Scale),
+    /// Missing values filled.
+    Impute(impute::Impute),
+    /// A 0/1 feature for each category.
+    OneHot(one_hot::OneHot),
+    /// Categories as the labels they had.
+    Target(target::Target),
+    /// Columns hashed into a fixed number of features.
+    Hash(hash::Hash),
+    /// Numbers as the interval they fall into.
+    Bin(bin::Bin),
+    /// Products of columns.
+    Polynomial(polynomial::Polynomial),
+    /// Weighted words of texts.
+    TfIdf(tf_idf::TfIdf),
+    /// Hashed words of texts.
+    NGrams(n_grams::NGrams),
+}
+
+/// Applies a fitted step.
+pub(crate) trait Apply {
+    /// What becomes of each input: its columns stand in its place. `first_row` is the number of the first row where the
+    /// rows are those of the training, else `None`.
+    fn apply(&self, inputs: Vec<Series>, first_row: Option<u64>) -> Result<Vec<Vec<Series>>>;
+
+    /// The names of the features of a block that this step made of its input number `which`, called `input`.
+    fn names(&self, which: usize, input: &str, width: usize) -> Vec<String> {
+        let _ = which;
+        (0..width).map(|feature| format!("{input}[{feature}]")).collect()
+    }
+}
+
+impl Fitted {
+    pub(crate) fn step(&self) -> &dyn Apply {
+        match self {
+            Fitted::Scale(step) => step,
+            Fitted::Impute(step) => step,
+            Fitted::OneHot(step) => step,
+            Fitted::Target(step) => step,
+            Fitted::Hash(step) => step,
+            Fitted::Bin(step) => step,
+            Fitted::Polynomial(step) => step,
+            Fitted::TfIdf(step) => step,
+            Fitted::NGrams(step) => step,
+        }
+    }
+}
+
+/// A fitted step and the columns it takes.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Step {
+    /// The entry's name.
+    pub name: String,
+    /// The columns it takes, by the names they have when the steps before are done.
+    pub inputs: Vec<String>,
+    /// What was learnt.
+    pub fitted: Fitted,
+}
+
+/// All that turns the columns of a file into features.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct Prepared {
+    /// The columns of the file; empty for files whose features have numbers instead of names.
+    pub raw: Vec<Column>,
+    /// The steps, in order.
+    pub steps: Vec<Step>,
+    /// What is left when all steps are done.
+    pub(crate) outputs: Vec<Output>,
+    /// Whether rows are kept sparse.
+    pub(crate) sparse: bool,
+    /// Features of files without columns.
+    pub(crate) raw_width: usize,
+}
+
+impl Prepared {
+    /// Whether nothing is prepared.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.steps.is_empty()
+    }
+
+    /// The same without what only the training rows need.
+    #[must_use]
+    pub fn for_prediction(mut self) -> Prepared {
+        for step in &mut self.steps {
+            if let Fitted::Target(target) = &mut step.fitted {
+                target.forget_folds();
+            }
+        }
+        self
+    }
+
+    /// The columns of a chunk when all steps are done.
+    pub(crate) fn apply(&self, chunk: &mut Chunk, first_row: Option<u64>) -> Result<Frame> {
+        walk(&self.steps, Frame::of_chunk(chunk, &self.raw), first_row)
+    }
+}
+
+/// Takes a frame through some steps.
+pub(crate) fn walk(steps: &[Step], mut frame: Frame, first_row: Option<u64>) -> Result<Frame> {
+    for (at, step) in steps.iter().enumerate() {
+        let positions = positions(&frame, &step.inputs, &step.name)?;
+        let inputs: Vec<Series> = positions.iter().map(|&at| frame.columns[at].take()).collect();
+        let made = step.fitted.step().apply(inputs, first_row);
+        let made = made.map_err(|fault| fault.during(format!("preparation '{}'", step.name)))?;
+        let mut places: Vec<Vec<Series>> = frame.columns.into_iter().map(|it| vec![it]).collect();
+        for (which, (position, mut columns)) in positions.into_iter().zip(made).enumerate() {
+            for column in &mut columns {
+                column.maker = column.maker.or(Some((at, which)));
+            }
+            places[position] = columns;
+        }
+        frame.columns = places.into_iter().flatten().collect();
+    }
+    Ok(frame)
+}
+
+fn positions(frame: &Frame, inputs: &[String], step: &str) -> Result<Vec<usize>> {
+    let find = |name: &String| {
+        let found = frame.columns.iter().position(|column| column.name == *name);
+        found.ok_or_else(|| {
+            let known: Vec<&str> = frame.columns.iter().map(|it| it.name.as_str()).collect();
+            Fault::caller(format!("preparation '{step}': there is no column '{name}'"))
+                .hint(starlings_core::suggestion(name, &known))
+        })
+    };
+    inputs.iter().map(find).collect()
+}
+
+/// A column of the wrong kind.
+pub(crate) fn wrong_kind(column: &Series, wanted: &str) -> Fault {
+    let holds = match column.cells.kind() {
+        Kind::Numbers => "numbers",
+        Kind::Texts => "texts",
+        Kind::Block => "many features at once",
+    };
+    Fault::caller(format!("column '{}' holds {holds}, and the step wants {wanted}", column.name))
+        .hint("name the columns it is to take: columns = [\"…\"]")
+}

@@ -159,6 +159,13 @@ impl Choices {
         }
     }
 
+    /// Whether all replicas hold the same bits after every step.
+    #[must_use]
+    pub fn always_alike(&self) -> bool {
+        let plain = matches!(&*self.blend, Blending::Plain);
+        plain && !self.served && matches!(self.layout, Layout::Sum | Layout::Groups(_))
+    }
+
     /// Whether models of workers differ by design, also at the moments when they meet.
     #[must_use]
     pub fn keeps_own_models(&self) -> bool {

@@ -369,9 +369,7 @@ impl Desk {
         self.exchange.cut(step, &mut self.model)?;
         let seconds = self.clock.seconds();
         let grade = self.grade(step)?;
-        if self.exchange.replicated() && self.assignment.pipeline.len() == 1 {
-            self.compare_replicas()?;
-        }
+        self.compare_replicas()?;
         self.gather_stages(step)?;
         if self.tracer.is_on() {
             let (rank, spans) = (self.net.seat(), self.tracer.take());
@@ -426,17 +424,32 @@ impl Desk {
         Ok(self.learner.grade(&self.model, &sums, batch.rows_step))
     }
 
-    /// Replicas must hold the same bits; a machine that computes wrongly is found here.
-    fn compare_replicas(&mut self) -> Result<()> {
-        let digest = self.model.digest();
-        let words: Vec<f64> = digest.chunks_exact(4).map(word).collect();
-        let sums = self.exchange.sum(words.clone())?;
-        let world = f64::from(self.net.world());
-        match words.iter().zip(&sums).all(|(word, sum)| word * world == *sum) {
-            true => Ok(()),
-            false => Err(Fault::peer(None, "the replicas of the model differ at the end").hint(
-                "a machine computes wrongly, or a learner depends on its rank: compare digests",
-            )),
+    /// Replicas must hold the same bits: a machine that computes wrongly is found here, every so many steps and at the
+    /// end. Whoever differs from most others goes; where nobody can tell who is right, all stop.
+    pub(crate) fn compare_replicas(&mut self) -> Result<()> {
+        if !self.exchange.replicated() || self.assignment.pipeline.len() > 1 {
+            return Ok(());
+        }
+        let own: Vec<f64> = self.model.digest().chunks_exact(4).map(word).collect();
+        let (me, world, width) = (self.net.seat(), self.net.world() as usize, own.len());
+        let mut words = vec![0.0; world * width];
+        words[me.index() * width..][..width].copy_from_slice(&own);
+        let words = self.exchange.sum(words)?;
+        let digests: Vec<&[f64]> = words.chunks_exact(width).collect();
+        let step = Step(self.walk.steps());
+        match odd_ones(&digests) {
+            Some(odd) if odd.is_empty() => Ok(()),
+            Some(odd) if odd.contains(&me) => {
+                let what = format!("before {step} this replica differs from most others");
+                Err(Fault::machine(what).hint("this machine computes wrongly: test its memory"))
+            }
+            Some(odd) => {
+                let what =
+                    format!("before {step} the replica of {} differs from most others", odd[0]);
+                Err(Fault::peer(Some(odd[0]), what))
+            }
+            None => Err(Fault::machine(format!("before {step} the replicas of the model differ"))
+                .hint("a machine computes wrongly, and nobody can tell which: test their memory")),
         }
     }
 
@@ -473,6 +486,14 @@ impl Desk {
         let rank = self.net.seat();
         self.clock.tell(Event::Worker { rank, pid, host: host.to_string(), rows });
     }
+}
+
+/// Those whose digest is not the one that more than half of all have; `None` where there is no such digest.
+fn odd_ones(digests: &[&[f64]]) -> Option<Vec<Seat>> {
+    let votes = |it: &[f64]| digests.iter().filter(|other| **other == it).count();
+    let most = digests.iter().find(|it| 2 * votes(it) > digests.len())?;
+    let odd = (0..digests.len()).filter(|seat| digests[*seat] != *most);
+    Some(odd.map(|seat| Seat(seat as u32)).collect())
 }
 
 /// Four bytes as an exact number.
@@ -540,4 +561,20 @@ pub fn extent(learner: &dyn Learner, job: &Job, facts: &Facts) -> Result<(u64, O
         }
     };
     Ok((steps_a_pass, [steps_max, job.steps].into_iter().flatten().min()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_odd_one_is_named_where_most_agree() {
+        let (a, b, c) = (&[1.0, 2.0][..], &[1.0, 3.0][..], &[4.0, 2.0][..]);
+        assert_eq!(odd_ones(&[a, a, a]), Some(vec![]));
+        assert_eq!(odd_ones(&[a, b, a]), Some(vec![Seat(1)]));
+        assert_eq!(odd_ones(&[b, a, a, c, a]), Some(vec![Seat(0), Seat(3)]));
+        assert_eq!(odd_ones(&[a, b]), None);
+        assert_eq!(odd_ones(&[a, b, b, a]), None);
+        assert_eq!(odd_ones(&[a]), Some(vec![]));
+    }
 }

@@ -10,6 +10,9 @@ use crate::exchange::served::Asks;
 use starlings_core::{Fault, Result, Step};
 use starlings_learn::{Appetite, Outbox, Work};
 
+/// Replicas compare their digests every so many steps.
+const COMPARED_EVERY: u64 = 1_000;
+
 /// Runs a worker's job from its first step (or the step it resumes at) to the end.
 ///
 /// # Errors
@@ -34,6 +37,9 @@ fn walk(desk: &mut Desk) -> Result<()> {
     outbox.want_factors(desk.wants_factors);
     while let Some(step) = desk.walk.next_step() {
         desk.net.check()?;
+        if step.0 % COMPARED_EVERY == COMPARED_EVERY - 1 && desk.choices.always_alike() {
+            desk.compare_replicas()?;
+        }
         take(desk, step, &mut outbox)?;
         desk.settle()?;
         desk.clock.sent(desk.bytes_sent());

@@ -1,10 +1,13 @@
 //! A flock for a caller's own loop: join, merge, leave. The engine's own workers stand on the same parts.
 
+mod surviving;
+
 use crate::choices::{self, Carriage, raw, summing};
 use crate::member::{JoinOptions, Member};
 use crate::merge::{MergeOptions, Merger};
-use crate::net::Arrival;
+use crate::net::{Arrival, Net};
 use crate::node::Order;
+use crate::recovery::Regroup;
 use crate::rules::Rule;
 use crate::table::{Table, TableOptions};
 use starlings_cluster::checkpoint::Store;
@@ -28,6 +31,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
+use surviving::Progress;
 
 /// The kind of a shuffle's messages on the exchange lane.
 const SHUFFLE: u8 = 13;
@@ -71,14 +75,36 @@ impl FlockOptions {
 /// A seat in a flock whose loop is the caller's own.
 pub struct Flock {
     member: Member,
+    net: Arc<Net>,
     merger: Merger,
     exact: Merger,
     steps: u64,
     table: Option<Table>,
     shuffle: Box<dyn Shuffle>,
     shuffles: u64,
-    carriage: Carriage,
-    patience: Duration,
+    options: FlockOptions,
+    regroup: Box<dyn Regroup>,
+    survives: bool,
+    /// The rank that this member began with.
+    first: Seat,
+    participants: Vec<Seat>,
+    progress: Progress,
+}
+
+/// The block that names whose contributions are in a sum.
+const MEMBERS: &str = "starlings.members";
+
+/// What sums over a net.
+fn mergers(net: &Arc<Net>, options: &FlockOptions) -> (Merger, Merger) {
+    let exact = MergeOptions::exact(2, net, options.topology.clone(), options.patience);
+    let carriage = options.carriage.clone();
+    let shapes = Arc::new(options.shapes.clone());
+    let lossy = MergeOptions { kind: 1, carriage, shapes, ..exact.clone() };
+    let merger = |options: MergeOptions| {
+        let shared = net.shared_sum(options.kind, &options.group);
+        Merger::new(net.clone(), options).through(shared)
+    };
+    (merger(lossy), merger(exact))
 }
 
 impl Flock {
@@ -88,43 +114,70 @@ impl Flock {
     /// A refused ticket, a coordinator that is not there, or not enough members in time.
     pub fn join(options: &FlockOptions) -> Result<Flock> {
         let member = Member::join(&options.join)?;
-        let (net, topology, patience) = (&member.net, options.topology.clone(), options.patience);
-        let exact = MergeOptions::exact(2, net, topology, patience);
-        let carriage = options.carriage.clone();
-        let shapes = Arc::new(options.shapes.clone());
-        let lossy = MergeOptions { kind: 1, carriage: carriage.clone(), shapes, ..exact.clone() };
-        let merger = |options: MergeOptions| {
-            let shared = net.shared_sum(options.kind, &options.group);
-            Merger::new(net.clone(), options).through(shared)
-        };
-        let (merger, exact) = (merger(lossy), merger(exact));
-        let (shuffle, table) = (choices::shuffle()?, None);
-        let (steps, shuffles) = (0, 0);
-        Ok(Flock { member, merger, exact, steps, table, shuffle, shuffles, carriage, patience })
+        if member.newcomer {
+            return Err(Fault::peer(None, "someone was lost before the flock was complete"));
+        }
+        let net = member.net.clone();
+        let (merger, exact) = mergers(&net, options);
+        Ok(Flock {
+            merger,
+            exact,
+            steps: 0,
+            table: None,
+            shuffle: choices::shuffle()?,
+            shuffles: 0,
+            options: options.clone(),
+            regroup: member.regrouping(),
+            survives: member.assignment.survives,
+            first: net.seat(),
+            participants: Vec::new(),
+            progress: Progress::default(),
+            net,
+            member,
+        })
     }
 
-    /// This member's rank.
+    /// This member's rank: another one after members were lost.
     #[must_use]
     pub fn seat(&self) -> Seat {
-        self.member.net.seat()
+        self.net.seat()
     }
 
-    /// How many members there are.
+    /// How many members there are now.
     #[must_use]
     pub fn world(&self) -> u32 {
-        self.member.net.world()
+        self.net.world()
     }
 
-    /// Sums blocks over all members, in place. All members call it with the same names and shapes, and all
-    /// get the same bits.
+    /// Whose contributions are in the last [`merge`](Flock::merge), by the ranks that members began with.
+    #[must_use]
+    pub fn participants(&self) -> &[Seat] {
+        &self.participants
+    }
+
+    /// Sums blocks over all members, in place. All members call it with the same names and shapes, and all get the same
+    /// bits. When a member is lost the others finish the same sum: with the contributions of those who are left, or,
+    /// where one of them has the complete result already, with that.
     ///
     /// # Errors
-    /// A lost member, named with its host and what was being waited for.
+    /// The coordinator's verdict, when the flock is over; or a lost member, where the host does not let flocks survive.
     pub fn merge(&mut self, blocks: &mut Vec<Block>) -> Result<()> {
         self.steps += 1;
-        let update = Update { blocks: std::mem::take(blocks) };
-        *blocks = self.merger.merge(update)?.blocks;
+        let mut update = Update { blocks: std::mem::take(blocks) };
+        // Sixty-two to a word, so that sums of bits stay positive.
+        let mut members = vec![0; self.first.index() / 62 + 1];
+        members[self.first.index() / 62] = 1 << (self.first.index() % 62);
+        members.resize(self.words(), 0);
+        update.blocks.push(Block::counts(MEMBERS, members));
+        let mut sum = self.sum(true, &|_| update.clone())?;
+        self.participants = sum.blocks.pop().map(|block| named(&block)).unwrap_or_default();
+        *blocks = sum.blocks;
         Ok(())
+    }
+
+    /// Words that name everyone who began.
+    fn words(&self) -> usize {
+        self.member.assignment.roster.len().div_ceil(62)
     }
 
     /// Gives everyone the blocks of rank 0. All members call it with the same names and shapes.
@@ -132,11 +185,15 @@ impl Flock {
     /// # Errors
     /// A lost member.
     pub fn broadcast(&mut self, blocks: &mut Vec<Block>) -> Result<()> {
-        if self.seat() != Seat(0) {
-            blocks.iter_mut().for_each(silence);
-        }
-        let update = Update { blocks: std::mem::take(blocks) };
-        *blocks = self.exact.merge(update)?.blocks;
+        let mine = Update { blocks: std::mem::take(blocks) };
+        let contribution = |seat: Seat| {
+            let mut update = mine.clone();
+            if seat != Seat(0) {
+                update.blocks.iter_mut().for_each(silence);
+            }
+            update
+        };
+        *blocks = self.sum(false, &contribution)?.blocks;
         Ok(())
     }
 
@@ -151,9 +208,9 @@ impl Flock {
             let what = format!("a shuffle among {world} has {} parts", parts.len());
             return Err(Fault::caller(what).hint("give one part for each rank, empty or not"));
         }
-        let (net, step) = (&self.member.net, Step(self.shuffles));
+        let (net, step) = (&self.net, Step(self.shuffles));
         self.shuffles += 1;
-        let by = Deadline::after(self.patience);
+        let by = Deadline::after(self.options.patience);
         let mut received = vec![Vec::new(); world as usize];
         received[me.index()] = std::mem::take(&mut parts[me.index()]);
         for round in 0..self.shuffle.rounds(world) {
@@ -184,9 +241,9 @@ impl Flock {
         if self.table.is_some() {
             return Err(Fault::caller("the flock's table is open already"));
         }
-        let (carriage, patience) = (self.carriage.clone(), self.patience);
+        let (carriage, patience) = (self.options.carriage.clone(), self.options.patience);
         let options = TableOptions { rows, width, gate, rule, carriage, patience };
-        self.table = Some(Table::open(&self.member.net, options)?);
+        self.table = Some(Table::open(&self.net, options)?);
         Ok(())
     }
 
@@ -240,7 +297,7 @@ impl Flock {
             })?;
         }
         // Nobody goes on before it is complete.
-        self.exact.merge(Update { blocks: vec![Block::counts("done", vec![1])] }).map(|_| ())
+        self.barrier("done")
     }
 
     /// Leaves when all are done.
@@ -248,12 +305,26 @@ impl Flock {
     /// # Errors
     /// A member that failed meanwhile.
     pub fn leave(mut self) -> Result<()> {
-        let barrier = Update { blocks: vec![Block::counts("leave", vec![1])] };
         let closed = self.table.as_ref().map_or(Ok(()), Table::close);
-        let outcome =
-            closed.and_then(|()| self.exact.merge(barrier)).map(|_| self.member.net.leave());
+        let outcome = closed.and_then(|()| self.barrier("leave")).map(|()| self.net.leave());
+        self.net.close();
         self.member.leave(outcome)
     }
+
+    fn barrier(&mut self, name: &str) -> Result<()> {
+        let word = Update { blocks: vec![Block::counts(name, vec![1])] };
+        self.sum(false, &|_| word.clone()).map(|_| ())
+    }
+}
+
+/// The ranks that a sum of bits names.
+fn named(block: &Block) -> Vec<Seat> {
+    let Body::Dense(Values::I64(words)) = &block.body else { return Vec::new() };
+    let bits = words.iter().enumerate().flat_map(|(word, &bits)| {
+        let set = (0..62).filter(move |bit| bits & (1 << bit) != 0);
+        set.map(move |bit| Seat((word * 62 + bit) as u32))
+    });
+    bits.collect()
 }
 
 /// Zeros of the same shape.
@@ -281,6 +352,19 @@ impl FlockHost {
     /// # Errors
     /// When no port can be had.
     pub fn start(workers: u32) -> Result<FlockHost> {
+        let (most, deal, stall_ms) = (workers, Vec::new(), u64::MAX);
+        FlockHost::with(Wish { workers, most, least: Some(1), deal, stall_ms })
+    }
+
+    /// The same for a flock that ends with the first member that is lost.
+    ///
+    /// # Errors
+    /// When no port can be had.
+    pub fn mortal(workers: u32) -> Result<FlockHost> {
+        FlockHost::with(Wish::fixed(workers))
+    }
+
+    fn with(wish: Wish) -> Result<FlockHost> {
         let home = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
         let coordinator = Coordinator::bind(home, false, membership::Options::default())?;
         let (address, ticket) = (coordinator.address(), coordinator.ticket().clone());
@@ -291,7 +375,7 @@ impl FlockHost {
         let client = crate::launch::flock::call(address, &ticket)?;
         let job =
             serde_json::to_string(&Order::Flock).map_err(|e| Fault::machine(e.to_string()))?;
-        let submit = FromClient::Submit { job, wish: Wish::fixed(workers), survey: None };
+        let submit = FromClient::Submit { job, wish, survey: None };
         client.send(&Message::FromClient(submit), Deadline::after_ms(10_000))?;
         Ok(FlockHost { address, ticket, over, server: Some(server), _client: client })
     }

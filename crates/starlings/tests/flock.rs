@@ -7,7 +7,14 @@ use std::sync::Arc;
 
 /// Runs the same loop on `members` threads of this process, joined over TCP as real members are.
 fn fly<T: Send>(members: u32, work: impl Fn(Flock) -> Result<T> + Sync) -> Vec<Result<T>> {
-    let host = FlockHost::start(members).unwrap();
+    fly_with(FlockHost::start(members).unwrap(), members, work)
+}
+
+fn fly_with<T: Send>(
+    host: FlockHost,
+    members: u32,
+    work: impl Fn(Flock) -> Result<T> + Sync,
+) -> Vec<Result<T>> {
     let options = FlockOptions::new(&host.address().to_string(), host.ticket().clone()).unwrap();
     let results = std::thread::scope(|scope| {
         let member = || scope.spawn(|| work(Flock::join(&options)?));
@@ -98,7 +105,7 @@ fn a_shuffle_brings_everyone_what_the_others_had_for_it() {
 
 #[test]
 fn a_member_that_vanishes_is_named_to_the_others() {
-    let results = fly(3, |mut flock| {
+    let results = fly_with(FlockHost::mortal(3).unwrap(), 3, |mut flock| {
         let mut blocks = vec![Block::dense("sum", vec![1.0])];
         flock.merge(&mut blocks)?;
         if flock.seat().0 == 1 {
@@ -127,4 +134,61 @@ fn misuse_is_refused() {
         flock.leave()
     });
     results.into_iter().for_each(|result| result.unwrap());
+}
+
+/// Members vanish one after another, before, between and inside sums: the others finish the same sum, hold the same bits,
+/// and know whose contributions are in it. Rank i contributes 2^i, so that a sum names its contributors.
+#[test]
+fn sums_are_finished_by_those_who_are_left_and_name_their_contributors() {
+    for size in [3, 100_000] {
+        let results = fly(4, |mut flock| {
+            let first = flock.seat().0;
+            let mut sums = Vec::new();
+            for round in 0..12u32 {
+                // Rank 1 goes after three rounds, rank 3 after six, rank 0 after nine.
+                if [9, 3, 99, 6][first as usize] == round {
+                    return Ok((first, sums));
+                }
+                let mut numbers = vec![f64::from(round); size];
+                numbers[0] = f64::from(1 << first);
+                let mut blocks = vec![Block::dense("sum", numbers)];
+                flock.merge(&mut blocks)?;
+                let sum = blocks[0].f64s();
+                let members = flock.participants().iter().map(|seat| 1 << seat.0).sum::<u32>();
+                assert_eq!(sum[0], f64::from(members), "{:?}", flock.participants());
+                let count = flock.participants().len() as f64;
+                assert!(sum[1..].iter().all(|x| *x == f64::from(round) * count), "round {round}");
+                sums.push(members);
+            }
+            flock.leave()?;
+            Ok((first, sums))
+        });
+        let mut histories: Vec<(u32, Vec<u32>)> =
+            results.into_iter().map(|result| result.unwrap()).collect();
+        histories.sort();
+        let last = histories[2].1.clone();
+        assert_eq!(last.len(), 12);
+        for (rank, history) in &histories {
+            assert_eq!(*history, last[..history.len()], "rank {rank} saw other sums");
+        }
+        assert_eq!((last[0], last[11]), (0b1111, 0b0100));
+        assert!(last.windows(2).all(|pair| pair[1] & !pair[0] == 0), "{last:?}");
+    }
+}
+
+#[test]
+fn what_rank_zero_says_is_heard_though_it_vanishes_and_another_takes_its_place() {
+    let results = fly(3, |mut flock| {
+        let first = flock.seat().0;
+        let mut word = vec![Block::dense("word", vec![f64::from(first) + 7.0])];
+        if first == 0 {
+            return Ok(7.0);
+        }
+        flock.broadcast(&mut word)?;
+        flock.leave()?;
+        Ok(word[0].f64s()[0])
+    });
+    let mut heard: Vec<f64> = results.into_iter().map(|result| result.unwrap()).collect();
+    heard.sort_by(f64::total_cmp);
+    assert_eq!(heard, [7.0, 8.0, 8.0]);
 }

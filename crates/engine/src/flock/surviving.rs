@@ -1,0 +1,173 @@
+//! Sums of a caller's own loop that survive a loss: finished by those who are left, or taken over from one who has the
+//! result already. Unlike a training job's, a caller's contribution cannot be computed again, so a copy is
+//! kept until the sum is there. Of a small result a copy is kept, too, until the next sum; of a large one nobody goes on
+//! before all have it, which costs a word around the flock instead.
+
+use super::{Flock, mergers};
+use crate::choices::summing;
+use crate::exchange::packet::Losses;
+use crate::merge::{MergeOptions, Merger};
+use crate::net::Arrival;
+use crate::recovery::Flocked;
+use starlings_core::{Blame, Block, Deadline, Fault, Result, Seat, Step, Update};
+use starlings_transport::{Header, Lane};
+
+/// Results up to this are kept; for larger ones members wait for each other.
+const KEPT_BYTES: usize = 256 << 10;
+/// The kinds of the two small sums, and of a handed-over result.
+const STANDINGS: u8 = 8;
+const HANDOVER: u8 = 14;
+
+/// How far a member is with its sums.
+#[derive(Default)]
+pub(super) struct Progress {
+    /// Sums that are over for the caller.
+    pub(super) calls: u64,
+    /// The last result: a copy of it, or the one that is not yet the caller's.
+    last: Option<Update>,
+    /// Whether the last result is not yet the caller's.
+    in_hand: bool,
+}
+
+impl Progress {
+    /// As one number: twice the calls, and one more with the next result in hand.
+    fn rank(&self) -> u64 {
+        2 * self.calls + u64::from(self.in_hand)
+    }
+}
+
+impl Flock {
+    /// Sums what `contribution` gives for this member's seat, over all who are left.
+    pub(super) fn sum(
+        &mut self,
+        lossy: bool,
+        contribution: &dyn Fn(Seat) -> Update,
+    ) -> Result<Update> {
+        loop {
+            let losses = if lossy { self.merger.losses() } else { Losses::new() };
+            let world = self.world();
+            match self.attempt(lossy, contribution(self.seat())) {
+                Ok(sum) => return Ok(sum),
+                Err(fault) => {
+                    if let Some(result) = self.recover(fault, &losses, world)? {
+                        return Ok(result);
+                    }
+                }
+            }
+        }
+    }
+
+    fn attempt(&mut self, lossy: bool, update: Update) -> Result<Update> {
+        let merger = if lossy { &mut self.merger } else { &mut self.exact };
+        let sum = merger.merge(update)?;
+        if sum.bytes() <= KEPT_BYTES {
+            self.progress.last = self.survives.then(|| sum.clone());
+            self.progress.calls += 1;
+            return Ok(sum);
+        }
+        if !self.survives {
+            self.progress.calls += 1;
+            return Ok(sum);
+        }
+        (self.progress.last, self.progress.in_hand) = (Some(sum), true);
+        self.exact.merge(Update { blocks: vec![Block::counts("all have it", vec![1])] })?;
+        Ok(self.take_in_hand())
+    }
+
+    fn take_in_hand(&mut self) -> Update {
+        self.progress.in_hand = false;
+        self.progress.calls += 1;
+        self.progress.last.take().unwrap_or_default()
+    }
+
+    /// Goes on with those who are left. Gives the result of the sum in progress, where someone has it.
+    fn recover(&mut self, mut fault: Fault, losses: &Losses, world: u32) -> Result<Option<Update>> {
+        loop {
+            if !self.survives || !matches!(fault.blame(), Blame::Peer(_)) {
+                return Err(fault);
+            }
+            self.net.close();
+            // What lived at owners went with one of them.
+            self.table = None;
+            let Flocked { net, .. } = self.regroup.regroup(&fault)?;
+            self.net = net;
+            match self.conclude() {
+                Ok(result) => {
+                    (self.merger, self.exact) = mergers(&self.net, &self.options);
+                    self.merger.restore(losses.clone(), world == self.world());
+                    return Ok(result);
+                }
+                Err(next) => fault = next,
+            }
+        }
+    }
+
+    /// Everyone says how far it is; whoever has the result that others lack gives it to them.
+    fn conclude(&mut self) -> Result<Option<Update>> {
+        let (net, patience) = (&self.net, self.options.patience);
+        let (me, by) = (net.seat(), Deadline::after(patience));
+        let mut ranks = vec![0; net.world() as usize];
+        ranks[me.index()] = self.progress.rank() as i64;
+        let options = MergeOptions::exact(STANDINGS, net, summing("tree", "")?, patience);
+        let told = Merger::new(net.clone(), options)
+            .merge(Update { blocks: vec![Block::counts("ranks", ranks)] })?;
+        let ranks: Vec<u64> = told.i64("ranks").iter().map(|&rank| rank as u64).collect();
+        let Some((source, behind)) = owed(&ranks) else {
+            return Ok(self.progress.in_hand.then(|| self.take_in_hand()));
+        };
+        let header = Header { lane: Lane::Control, kind: HANDOVER, step: Step(0), tag: 0 };
+        if me == source {
+            let result = self.progress.last.as_ref();
+            let result = result.ok_or_else(|| Fault::machine("a result that was kept is gone"))?;
+            let bytes = postcard::to_stdvec(result).expect("plain data serialises");
+            for &to in &behind {
+                net.send(to, header, &bytes, by)?;
+            }
+        }
+        if !behind.contains(&me) {
+            return Ok(self.progress.in_hand.then(|| self.take_in_hand()));
+        }
+        let wanted = |arrival: &Arrival| arrival.header.kind == HANDOVER && arrival.from == source;
+        let arrival = net.next(Lane::Control, wanted, by)?;
+        let result: Update = postcard::from_bytes(&arrival.payload).map_err(|_| {
+            Fault::peer(Some(source), format!("{source} handed over what cannot be read"))
+        })?;
+        self.progress.calls += 1;
+        self.progress.last = (result.bytes() <= KEPT_BYTES).then(|| result.clone());
+        Ok(Some(result))
+    }
+}
+
+/// Who has the result that others lack, and who lacks it. Nobody is more than one sum ahead of another: whoever has
+/// the result of a sum has had everybody's contribution to it.
+fn owed(ranks: &[u64]) -> Option<(Seat, Vec<Seat>)> {
+    let (least, most) = (*ranks.iter().min()?, *ranks.iter().max()?);
+    // Those at an odd rank have the result in hand: nothing is owed to them.
+    if least == most || least % 2 == 1 {
+        return None;
+    }
+    let seats = |wanted: &dyn Fn(u64) -> bool| -> Vec<Seat> {
+        (0..ranks.len()).filter(|seat| wanted(ranks[*seat])).map(|seat| Seat(seat as u32)).collect()
+    };
+    let source =
+        *seats(&|rank| rank == least + 1).first().or(seats(&|rank| rank == most).first())?;
+    Some((source, seats(&|rank| rank == least)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_has_a_result_owes_it_to_those_who_have_not() {
+        let seats = |seats: &[u32]| seats.iter().map(|&seat| Seat(seat)).collect::<Vec<_>>();
+        assert_eq!(owed(&[4, 4, 4]), None);
+        // One has kept a copy of a small result, and is in its next sum.
+        assert_eq!(owed(&[4, 6, 4]), Some((Seat(1), seats(&[0, 2]))));
+        // One has a large result in hand.
+        assert_eq!(owed(&[5, 4]), Some((Seat(0), seats(&[1]))));
+        // All have it in hand, some are past it: nothing is owed.
+        assert_eq!(owed(&[5, 6, 5]), None);
+        assert_eq!(owed(&[0]), None);
+    }
+}

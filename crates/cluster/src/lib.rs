@@ -15,6 +15,7 @@ pub mod model_file;
 pub mod protocol;
 pub mod roster;
 pub mod tensors;
+pub mod writer;
 
 #[cfg(test)]
 mod faulty_disk;

@@ -93,6 +93,11 @@ impl Running {
         serde_json::from_str(&self.line(|line| line.starts_with(&start))).expect("events are JSON")
     }
 
+    /// Its number among the processes.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Sends a signal, by its name.
     pub(crate) fn signal(&self, name: &str) {
         signal(u64::from(self.child.id()), name);

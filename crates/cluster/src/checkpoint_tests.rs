@@ -257,6 +257,24 @@ fn an_error_of_the_device_at_any_operation_is_told_and_the_file_is_written_anew(
 }
 
 #[test]
+fn a_folder_that_cannot_be_listed_is_neither_removed_nor_passed_over_in_silence() {
+    let (disk, store) = simulated();
+    save(&store, 10).unwrap();
+    let folder = save(&store, 20).unwrap().path;
+    disk.break_folder(Some(&folder));
+    save(&store, 30).unwrap();
+    disk.break_folder(None);
+    assert_is(&store.load(Step(20)).unwrap(), 20);
+    // A newest one whose folder fails is told of, not forgotten.
+    let newest = store.folder(Step(30));
+    disk.break_folder(Some(&newest));
+    disk.tamper(&newest.join("manifest.json"), None);
+    let found = latest(&store);
+    assert_is(&found, 20);
+    assert!(found.warnings[0].contains("step 30"), "{:?}", found.warnings);
+}
+
+#[test]
 fn ten_thousand_power_cuts_never_lose_an_acknowledged_checkpoint() {
     let (mut cut, mut kept_old, mut kept_new) = (0, 0, 0);
     for seed in 0..10_000 {

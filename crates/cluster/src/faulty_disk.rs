@@ -58,6 +58,8 @@ struct State {
     durable: Names,
     operations: u64,
     armed: Option<(u64, Mode)>,
+    /// A folder that cannot be listed.
+    unreadable: Option<PathBuf>,
 }
 
 /// The disk.
@@ -78,6 +80,11 @@ impl SimulatedDisk {
     pub(crate) fn arm(&self, after: u64, mode: Mode) {
         let mut state = self.0.lock().unwrap();
         state.armed = Some((state.operations + after, mode));
+    }
+
+    /// From now on this folder cannot be listed; `None` heals it.
+    pub(crate) fn break_folder(&self, folder: Option<&Path>) {
+        self.0.lock().unwrap().unreadable = folder.map(Path::to_path_buf);
     }
 
     /// Whether the armed operation has been reached.
@@ -275,6 +282,9 @@ impl Disk for SimulatedDisk {
 
     fn list(&self, folder: &Path) -> io::Result<Vec<String>> {
         let state = self.0.lock().unwrap();
+        if state.unreadable.as_deref() == Some(folder) {
+            return Err(io::Error::from_raw_os_error(INPUT_OUTPUT_ERROR));
+        }
         if !state.now.contains_key(folder) {
             return Err(missing());
         }

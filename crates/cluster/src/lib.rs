@@ -12,6 +12,7 @@ pub mod disk;
 pub mod manifest;
 pub mod membership;
 pub mod model_file;
+pub mod objects;
 pub mod protocol;
 pub mod roster;
 pub mod tensors;

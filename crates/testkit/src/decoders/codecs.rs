@@ -19,7 +19,7 @@ macro_rules! codec {
             name: $target,
             run: |bytes| {
                 // Built once a thread: a fuzzer calls this millions of times.
-                thread_local!(static SCHEME: LazyCell<Scheme> = LazyCell::new(|| scheme($entry)));
+        thread_local!(static SCHEME: LazyCell<Scheme> = LazyCell::new(|| scheme($entry)));
                 SCHEME.with(|scheme| payload(scheme, bytes));
             },
             seeds: || payloads(&scheme($entry)),
@@ -30,7 +30,6 @@ macro_rules! codec {
 codec!(HALF, "codec_half", "half");
 codec!(INT8, "codec_int8", "int8");
 codec!(ONE_BIT, "codec_one_bit", "one-bit");
-codec!(RANDOM_K, "codec_random_k", "random-k");
 codec!(RAW, "codec_raw", "raw");
 codec!(TERNARY, "codec_ternary", "ternary");
 codec!(THRESHOLD, "codec_threshold", "threshold");
@@ -128,7 +127,8 @@ fn parts_payload(compressor: &dyn Compressor, length: usize, bytes: &[u8]) {
 }
 
 fn payloads(scheme: &Scheme) -> Vec<Vec<u8>> {
-    let rows = Rows { total: TOTAL, width: WIDTH, index: vec![1, 7, 99], values: numbers(Kind::F32, 6) };
+    let rows =
+        Rows { total: TOTAL, width: WIDTH, index: vec![1, 7, 99], values: numbers(Kind::F32, 6) };
     let mut table = choice(Kind::F32, 6);
     let mut all: Vec<Vec<u8>> = Vec::new();
     for (kind, length) in CHOICES {
@@ -147,7 +147,12 @@ fn payloads(scheme: &Scheme) -> Vec<Vec<u8>> {
         Scheme::Contributions(compressor) => {
             let part = starlings_codec::RowsPart { block: "table", rows: &rows };
             let mut noise = Rng::named(1, "noise", &[]);
-            residuals::Residuals::default().encode_rows(&**compressor, part, &mut noise, &mut table);
+            residuals::Residuals::default().encode_rows(
+                &**compressor,
+                part,
+                &mut noise,
+                &mut table,
+            );
         }
         _ => {}
     }
@@ -180,9 +185,10 @@ fn sum() -> Update {
 }
 
 fn packers() -> Vec<Packer> {
-    let shapes: starlings_codec::Shapes = [("dense", (4, 8)), ("matrix", (3, 4)), ("table", (100, 2))]
-        .map(|(name, shape)| (name.to_owned(), shape))
-        .into();
+    let shapes: starlings_codec::Shapes =
+        [("dense", (4, 8)), ("matrix", (3, 4)), ("table", (100, 2))]
+            .map(|(name, shape)| (name.to_owned(), shape))
+            .into();
     let shapes = Arc::new(shapes);
     let address = Address { seed: 1, seat: 0, world: 2, everyone: true };
     let names = ["raw", "half", "top-k", "one-bit", "factors", "auto"];

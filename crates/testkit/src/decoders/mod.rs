@@ -39,7 +39,6 @@ pub const DECODERS: &[Decoder] = &[
     codecs::HALF,
     codecs::INT8,
     codecs::ONE_BIT,
-    codecs::RANDOM_K,
     codecs::RAW,
     codecs::TERNARY,
     codecs::THRESHOLD,
@@ -88,7 +87,8 @@ pub fn mutated(bytes: &[u8], rng: &mut Rng) -> Vec<u8> {
                 // A length, of two, four or eight bytes.
                 let value = [0, 1, u64::MAX, u64::MAX / 2, 1 << 32, 1 << 31][rng.below(6) as usize];
                 let width = [2, 4, 8][rng.below(3) as usize];
-                for (byte, extreme) in bytes.iter_mut().skip(at).zip(value.to_le_bytes()).take(width)
+                for (byte, extreme) in
+                    bytes.iter_mut().skip(at).zip(value.to_le_bytes()).take(width)
                 {
                     *byte = extreme;
                 }

@@ -8,8 +8,7 @@ use tempfile::TempDir;
 pub(super) const CSV: Decoder = Decoder { name: "csv", run: csv, seeds: csv_files };
 pub(super) const LIBSVM: Decoder = Decoder { name: "libsvm", run: libsvm, seeds: libsvm_files };
 pub(super) const IDX: Decoder = Decoder { name: "idx", run: idx, seeds: idx_files };
-pub(super) const PARQUET: Decoder =
-    Decoder { name: "parquet", run: parquet, seeds: parquet_files };
+pub(super) const PARQUET: Decoder = Decoder { name: "parquet", run: parquet, seeds: parquet_files };
 
 thread_local!(static FOLDER: TempDir = folder());
 
@@ -79,7 +78,8 @@ fn csv_files() -> Vec<Vec<u8>> {
 }
 
 fn libsvm_files() -> Vec<Vec<u8>> {
-    let texts = ["\u{3}1 1:0.5 3:2\n-1 2:1e3 # note\n", "\u{6}2.5 qid:1 1:1 2:2\n", "\u{3}+1\n0 7:1\n"];
+    let texts =
+        ["\u{3}1 1:0.5 3:2\n-1 2:1e3 # note\n", "\u{6}2.5 qid:1 1:1 2:2\n", "\u{3}+1\n0 7:1\n"];
     texts.iter().map(|text| text.as_bytes().to_vec()).collect()
 }
 

@@ -47,7 +47,8 @@ fn framed(header: Header, payload: &[u8]) -> Vec<u8> {
 fn frames() -> Vec<Vec<u8>> {
     let header = |lane, kind| Header { lane, kind, step: Step(5), tag: 2 };
     let each = Lane::ALL.into_iter().zip(0..);
-    each.map(|(lane, kind)| framed(header(lane, kind), &vec![kind; usize::from(kind) * 9])).collect()
+    each.map(|(lane, kind)| framed(header(lane, kind), &vec![kind; usize::from(kind) * 9]))
+        .collect()
 }
 
 fn hello(bytes: &[u8]) {
@@ -123,7 +124,9 @@ fn parts(mut bytes: &[u8]) {
         let (payload, rest) = rest.split_at(length);
         bytes = rest;
         match assembler.push(payload) {
-            Ok(Some(message)) => drop(to_parts(&message).expect("it arrived, so it is not too long")),
+            Ok(Some(message)) => {
+                drop(to_parts(&message).expect("it arrived, so it is not too long"))
+            }
             Ok(None) => {}
             Err(_) => return,
         }

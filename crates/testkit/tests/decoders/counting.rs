@@ -1,6 +1,9 @@
 //! An allocator that counts: how many bytes are held now and were at most. What a decoder may take for n bytes of
 //! input is a promise, and only the allocator knows whether it is kept.
-#![allow(unsafe_code, reason = "the interface of an allocator is unsafe; it only passes on and counts")]
+#![allow(
+    unsafe_code,
+    reason = "the interface of an allocator is unsafe; it only passes on and counts"
+)]
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -108,6 +108,11 @@ pub(crate) fn test(root: &Path) -> Result<(), String> {
     if !root.join("../shared/data").is_dir() {
         println!("skipped: comparisons on the larger public data sets (not beside the project)");
     }
+    if !answers("strace", "-V") {
+        println!(
+            "skipped: saves killed at each of their system calls (not found: strace; on Debian install strace)"
+        );
+    }
     if has("nextest") {
         run.cargo("tests", &["nextest", "run", "--workspace"], 35);
         run.cargo("doc tests", DOC_TESTS, 10);
@@ -134,18 +139,31 @@ pub(crate) fn test(root: &Path) -> Result<(), String> {
     run.finish()
 }
 
+/// Mutated inputs through every decoder, on the stable toolchain.
+pub(crate) fn fuzz(root: &Path, arguments: &[String]) -> Result<(), String> {
+    let program = ["run", "--release", "--package", "starlings-testkit", "--example", "fuzz", "--"];
+    let status = Command::new("cargo").args(program).args(arguments).current_dir(root).status();
+    match status {
+        Ok(status) if status.success() => Ok(()),
+        Ok(status) => Err(format!("fuzz ended with {status}")),
+        Err(error) => Err(format!("cargo: {error}")),
+    }
+}
+
 /// What the feature `mpi` needs and this machine has not.
 fn mpi_lacks() -> Vec<&'static str> {
-    let answers = |program: &str| {
-        let asked = Command::new(program).arg("--version").stdin(Stdio::null()).output();
-        asked.is_ok_and(|output| output.status.success())
-    };
     let mut lacks: Vec<&str> =
-        ["mpirun", "mpicc"].into_iter().filter(|program| !answers(program)).collect();
+        ["mpirun", "mpicc"].into_iter().filter(|program| !answers(program, "--version")).collect();
     if !has_libclang() {
         lacks.push("libclang");
     }
     lacks
+}
+
+/// Whether a program is there.
+fn answers(program: &str, question: &str) -> bool {
+    let asked = Command::new(program).arg(question).stdin(Stdio::null()).output();
+    asked.is_ok_and(|output| output.status.success())
 }
 
 /// The library that reads MPI's headers at build time, where its loader looks for it.

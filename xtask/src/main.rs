@@ -28,6 +28,10 @@ cargo xtask CHORE
            --binary PATH    measures this binary of ours instead of a fresh release build
            --only TEXT      only the cases whose name contains TEXT
            --quick          few sizes, few rounds: shows that it runs, proves nothing
+  fuzz     hands mutated inputs to every decoder; see fuzz/README.md for fuzzing by coverage
+           NAME …           only these decoders
+           --executions N   so many each (1,000,000)
+           --seed N         other mutations
 ";
 
 fn main() -> ExitCode {
@@ -40,6 +44,7 @@ fn main() -> ExitCode {
         Some("tidy") => chores::tidy_alone(&root),
         Some("test") => chores::test(&root),
         Some("bench") => bench::run(&root, &arguments[1..]),
+        Some("fuzz") => chores::fuzz(&root, &arguments[1..]),
         Some("help" | "--help" | "-h") | None => {
             print!("{HELP}");
             Ok(())

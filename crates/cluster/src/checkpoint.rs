@@ -220,11 +220,17 @@ impl Store {
     /// The disk's.
     pub fn steps(&self) -> Result<Vec<Step>> {
         let mut steps = self.folders()?;
-        steps.retain(|&step| {
-            let names = self.disk.list(&self.folder(step)).unwrap_or_default();
-            names.iter().any(|name| name == MANIFEST)
-        });
+        steps.retain(|&step| self.may_be_complete(step));
         Ok(steps)
+    }
+
+    /// Whether a step has a manifest. A folder that cannot be read may have one: it is neither passed over in silence
+    /// nor removed as unfinished.
+    fn may_be_complete(&self, step: Step) -> bool {
+        match self.disk.list(&self.folder(step)) {
+            Ok(names) => names.iter().any(|name| name == MANIFEST),
+            Err(error) => !matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory),
+        }
     }
 
     /// Where the checkpoint at a step is, or would be.
@@ -288,10 +294,7 @@ impl Store {
         }
         let mut older = 0;
         for step in self.folders().unwrap_or_default().into_iter().rev() {
-            let complete = self
-                .disk
-                .list(&self.folder(step))
-                .is_ok_and(|names| names.iter().any(|name| name == MANIFEST));
+            let complete = self.may_be_complete(step);
             let ours = self.manifest(step).is_ok_and(|it| it.fingerprint == committed.fingerprint);
             let needless = match step.cmp(&committed.step) {
                 std::cmp::Ordering::Greater => ours,

@@ -3,7 +3,7 @@
 use super::*;
 use crate::faulty_disk::{Mode, SimulatedDisk};
 use serde_json::json;
-use starlings_core::{Blame, Epoch, Role, Tensor, Values};
+use starlings_core::{Blame, Epoch, Rng, Role, Tensor, Values};
 
 fn fingerprint() -> Fingerprint {
     Fingerprint(
@@ -163,7 +163,7 @@ fn a_full_disk_at_any_operation_leaves_the_previous_checkpoint() {
 }
 
 #[test]
-fn every_changed_byte_and_every_truncation_is_found_and_the_older_one_serves() {
+fn every_flipped_bit_and_every_truncation_is_found_and_the_older_one_serves() {
     let (disk, store) = simulated();
     save(&store, 10).unwrap();
     let newest = save(&store, 20).unwrap().path;
@@ -171,9 +171,9 @@ fn every_changed_byte_and_every_truncation_is_found_and_the_older_one_serves() {
         let path = newest.join(&name);
         let whole = disk.content(&path).unwrap();
         let mut damaged: Vec<Vec<u8>> = (0..whole.len()).map(|at| whole[..at].to_vec()).collect();
-        damaged.extend((0..whole.len()).map(|at| {
+        damaged.extend((0..whole.len() * 8).map(|bit| {
             let mut bytes = whole.clone();
-            bytes[at] ^= 1 << (at % 8);
+            bytes[bit / 8] ^= 1 << (bit % 8);
             bytes
         }));
         damaged.push([whole.as_slice(), b" "].concat());
@@ -193,6 +193,121 @@ fn every_changed_byte_and_every_truncation_is_found_and_the_older_one_serves() {
         disk.tamper(&path, Some(&whole));
         assert_is(&latest(&store), 20);
     }
+}
+
+/// Parts are named alike and as long as each other in every step: only digests tell them apart.
+#[test]
+fn parts_of_two_steps_two_seats_or_two_jobs_are_never_mixed() {
+    let (disk, store) = simulated();
+    let older = save(&store, 10).unwrap().path;
+    let newest = save(&store, 20).unwrap().path;
+    let (other_disk, other_store) = simulated();
+    let mut other = fingerprint();
+    other.0.insert("train.seed".into(), "2".into());
+    let others = save_as(&other_store, 20, other).unwrap().path;
+    other_store.write_memory(Step(20), Seat(0), &cells(0, 21)).unwrap();
+
+    let names = disk.list(&newest).unwrap();
+    let mut strange: Vec<(String, Vec<u8>)> = Vec::new();
+    for name in &names {
+        strange.push((name.clone(), disk.content(&older.join(name)).unwrap()));
+    }
+    let swapped = disk.content(&newest.join("memory-1.safetensors")).unwrap();
+    strange.push(("memory-0.safetensors".into(), swapped));
+    let theirs = other_disk.content(&others.join("memory-0.safetensors")).unwrap();
+    strange.push(("memory-0.safetensors".into(), theirs));
+    for (name, bytes) in strange {
+        let path = newest.join(&name);
+        let whole = disk.content(&path).unwrap();
+        assert_ne!(whole, bytes, "{name} must differ, or nothing is mixed");
+        disk.tamper(&path, Some(&bytes));
+        let found = latest(&store);
+        assert_is(&found, 10);
+        assert_eq!(found.warnings.len(), 1, "{name}: {:?}", found.warnings);
+        disk.tamper(&path, Some(&whole));
+    }
+    // Another job's manifest is no damage: going on must not begin from an older step without a word.
+    let manifest = other_disk.content(&others.join("manifest.json")).unwrap();
+    disk.tamper(&newest.join("manifest.json"), Some(&manifest));
+    let fault = store.latest(&fingerprint()).err().unwrap();
+    assert!(fault.message().contains("another job"), "{fault}");
+}
+
+/// The simulated disk panics if a sync that failed is tried again on the same file.
+#[test]
+fn an_error_of_the_device_at_any_operation_is_told_and_the_file_is_written_anew() {
+    for at in 0.. {
+        let (disk, store) = simulated();
+        save(&store, 10).unwrap();
+        disk.arm(at, Mode::BrokenOnce);
+        let saved = save(&store, 20);
+        if !disk.reached() {
+            break;
+        }
+        if let Err(fault) = &saved {
+            assert_eq!(fault.blame(), Blame::Machine);
+            assert!(fault.advice().unwrap().contains("the disk reports errors"), "{fault}");
+            // Tried anew it is written whole, and durable.
+            save(&store, 20).unwrap();
+        }
+        let after = disk.after_power_cut(Mode::CutLosesUnsynced);
+        let store = Store::on(Arc::new(after), "/d/run/checkpoints", 2).unwrap();
+        assert_is(&latest(&store), 20);
+    }
+}
+
+#[test]
+fn a_folder_that_cannot_be_listed_is_neither_removed_nor_passed_over_in_silence() {
+    let (disk, store) = simulated();
+    save(&store, 10).unwrap();
+    let folder = save(&store, 20).unwrap().path;
+    disk.break_folder(Some(&folder));
+    save(&store, 30).unwrap();
+    disk.break_folder(None);
+    assert_is(&store.load(Step(20)).unwrap(), 20);
+    // A newest one whose folder fails is told of, not forgotten.
+    let newest = store.folder(Step(30));
+    disk.break_folder(Some(&newest));
+    disk.tamper(&newest.join("manifest.json"), None);
+    let found = latest(&store);
+    assert_is(&found, 20);
+    assert!(found.warnings[0].contains("step 30"), "{:?}", found.warnings);
+}
+
+#[test]
+fn ten_thousand_power_cuts_never_lose_an_acknowledged_checkpoint() {
+    let (mut cut, mut kept_old, mut kept_new) = (0, 0, 0);
+    for seed in 0..10_000 {
+        let mut rng = Rng::named(seed, "cuts", &[]);
+        let mode = Mode::CutKeepsSome(seed);
+        let (disk, store) = simulated();
+        disk.arm(rng.below(90), mode);
+        let mut acknowledged = 0;
+        for step in [10, 20, 30] {
+            match save(&store, step) {
+                Ok(_) => acknowledged = step,
+                Err(_) => break,
+            }
+        }
+        cut += u64::from(disk.reached());
+        let after = Arc::new(disk.after_power_cut(mode));
+        let store = Store::on(after, "/d/run/checkpoints", 2).unwrap();
+        let found = store.latest(&fingerprint()).unwrap_or_else(|why| panic!("seed {seed}: {why}"));
+        let step = found.as_ref().map_or(0, |found| found.manifest.step.0);
+        assert!(step >= acknowledged, "seed {seed}: {acknowledged} was acknowledged, {step} found");
+        if let Some(found) = found {
+            assert!(found.warnings.is_empty(), "seed {seed}: {:?}", found.warnings);
+            assert_is(&found, step);
+        }
+        kept_old += u64::from(step == acknowledged);
+        kept_new += u64::from(step > acknowledged);
+        if seed % 8 == 0 {
+            save(&store, 40).unwrap();
+            assert_is(&latest(&store), 40);
+        }
+    }
+    // The cuts fall everywhere: before, inside and after.
+    assert!(cut > 8_000 && kept_old > 1_000 && kept_new > 50, "{cut} {kept_old} {kept_new}");
 }
 
 #[test]

@@ -1,35 +1,51 @@
 //! A disk in memory, for tests only, that knows what is durable: it fails or loses power at a chosen
-//! operation. After a cut it shows the three outcomes file systems are known for: nothing unsynced
-//! survived, everything did, or names survived and their bytes did not.
+//! operation. After a cut it shows the outcomes file systems are known for: nothing unsynced survived,
+//! everything did, names survived and their bytes did not, or each change for itself survived or not, a
+//! file's bytes perhaps in part. A failed sync drops what was not durable and a second one on the same file
+//! would report success (Rebello et al., 2020): whoever tries that is stopped here.
 
 use crate::disk::{Disk, DiskFile};
-use std::collections::BTreeMap;
+use starlings_core::Rng;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
+
+const INPUT_OUTPUT_ERROR: i32 = 5;
 
 /// What happens at the armed operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Mode {
     /// This one operation reports a full disk (a write keeps half its bytes), later ones work.
     NoSpaceOnce,
+    /// This one operation reports an error of the device, later ones work.
+    BrokenOnce,
     /// The machine stops there; only what was made durable is found again.
     CutLosesUnsynced,
     /// The machine stops there; the disk happened to have everything.
     CutKeepsAll,
     /// The machine stops there; names were written before the bytes they name.
     CutKeepsNamesLosesBytes,
+    /// The machine stops there; of what was not durable each name and each file for itself was written or not,
+    /// or in part, as this number decides.
+    CutKeepsSome(u64),
 }
 
 impl Mode {
     pub(crate) const CUTS: [Mode; 3] =
         [Mode::CutLosesUnsynced, Mode::CutKeepsAll, Mode::CutKeepsNamesLosesBytes];
+
+    fn passes(self) -> bool {
+        matches!(self, Mode::NoSpaceOnce | Mode::BrokenOnce)
+    }
 }
 
 #[derive(Clone, Default)]
 struct Content {
     now: Vec<u8>,
     durable: Vec<u8>,
+    /// A sync has failed: the kernel may call the rest clean now.
+    given_up: bool,
 }
 
 /// Names of one folder: to a file's number, or to a folder.
@@ -42,6 +58,8 @@ struct State {
     durable: Names,
     operations: u64,
     armed: Option<(u64, Mode)>,
+    /// A folder that cannot be listed.
+    unreadable: Option<PathBuf>,
 }
 
 /// The disk.
@@ -64,6 +82,11 @@ impl SimulatedDisk {
         state.armed = Some((state.operations + after, mode));
     }
 
+    /// From now on this folder cannot be listed; `None` heals it.
+    pub(crate) fn break_folder(&self, folder: Option<&Path>) {
+        self.0.lock().unwrap().unreadable = folder.map(Path::to_path_buf);
+    }
+
     /// Whether the armed operation has been reached.
     pub(crate) fn reached(&self) -> bool {
         let state = self.0.lock().unwrap();
@@ -81,7 +104,11 @@ impl SimulatedDisk {
         let mut state = self.0.lock().unwrap();
         match bytes {
             Some(bytes) => {
-                state.files.push(Content { now: bytes.to_vec(), durable: bytes.to_vec() });
+                state.files.push(Content {
+                    now: bytes.to_vec(),
+                    durable: bytes.to_vec(),
+                    given_up: false,
+                });
                 let number = state.files.len() - 1;
                 state.now.insert(path.to_path_buf(), Some(number));
             }
@@ -105,9 +132,18 @@ impl SimulatedDisk {
                 .map(|(path, file)| (path.clone(), *file))
                 .collect();
         }
+        let mut chance = match mode {
+            Mode::CutKeepsSome(seed) => Some(Rng::named(seed, "power cut", &[])),
+            _ => None,
+        };
+        if let Some(rng) = &mut chance {
+            state.keep_some_names(rng);
+        }
         for file in &mut state.files {
-            if mode != Mode::CutKeepsAll {
-                file.now = file.durable.clone();
+            match &mut chance {
+                Some(rng) => file.keep_some(rng),
+                None if mode != Mode::CutKeepsAll => file.now = file.durable.clone(),
+                None => {}
             }
             file.durable = file.now.clone();
         }
@@ -123,13 +159,51 @@ impl SimulatedDisk {
     }
 }
 
+impl Content {
+    /// The durable bytes and what follows them, whole, in part, or in part with nothing where bytes should be.
+    fn keep_some(&mut self, rng: &mut Rng) {
+        if self.now == self.durable {
+            return;
+        }
+        let end = rng.below(self.now.len() as u64 + 1) as usize;
+        match rng.below(4) {
+            0 => self.now = self.durable.clone(),
+            1 => {}
+            2 => self.now.truncate(end),
+            _ => self.now[end..].fill(0),
+        }
+    }
+}
+
+impl State {
+    /// Each name for itself as it is now or as it was last made durable; what lies in a lost folder is lost.
+    fn keep_some_names(&mut self, rng: &mut Rng) {
+        let paths: BTreeSet<PathBuf> =
+            self.now.keys().chain(self.durable.keys()).cloned().collect();
+        let mut kept = Names::new();
+        for path in paths {
+            let of = if rng.below(2) == 0 { &self.now } else { &self.durable };
+            let above = path.parent().is_none_or(|above| {
+                above == Path::new("/") || kept.contains_key(above) || above == Path::new("")
+            });
+            if let Some(file) = of.get(&path).filter(|_| above) {
+                kept.insert(path, *file);
+            }
+        }
+        self.now = kept;
+    }
+}
+
 /// Counts an operation; fails if it is the armed one or, after a cut, any later one.
 fn step(state: &mut State) -> io::Result<()> {
     let number = state.operations;
     state.operations += 1;
     match state.armed {
         Some((at, Mode::NoSpaceOnce)) if number == at => Err(ErrorKind::StorageFull.into()),
-        Some((at, mode)) if mode != Mode::NoSpaceOnce && number >= at => {
+        Some((at, Mode::BrokenOnce)) if number == at => {
+            Err(io::Error::from_raw_os_error(INPUT_OUTPUT_ERROR))
+        }
+        Some((at, mode)) if !mode.passes() && number >= at => {
             Err(io::Error::other("the power is off"))
         }
         _ => Ok(()),
@@ -208,6 +282,9 @@ impl Disk for SimulatedDisk {
 
     fn list(&self, folder: &Path) -> io::Result<Vec<String>> {
         let state = self.0.lock().unwrap();
+        if state.unreadable.as_deref() == Some(folder) {
+            return Err(io::Error::from_raw_os_error(INPUT_OUTPUT_ERROR));
+        }
         if !state.now.contains_key(folder) {
             return Err(missing());
         }
@@ -234,7 +311,11 @@ impl Write for SimulatedFile {
 impl DiskFile for SimulatedFile {
     fn sync(&mut self) -> io::Result<()> {
         let mut state = self.0.lock().unwrap();
-        step(&mut state)?;
+        assert!(!state.files[self.1].given_up, "a failed sync was tried again on the same file");
+        if let Err(error) = step(&mut state) {
+            state.files[self.1].given_up = true;
+            return Err(error);
+        }
         let file = &mut state.files[self.1];
         file.durable = file.now.clone();
         Ok(())

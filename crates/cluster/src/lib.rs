@@ -14,10 +14,12 @@ pub mod journal;
 pub mod manifest;
 pub mod membership;
 pub mod model_file;
+pub mod objects;
 pub mod protocol;
 pub mod roster;
 pub mod tensors;
 mod words;
+pub mod writer;
 
 #[cfg(test)]
 mod faulty_disk;

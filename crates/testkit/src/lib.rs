@@ -2,6 +2,7 @@
 //! through, simulation and fault injection. A development dependency only.
 
 pub mod conformance;
+pub mod decoders;
 pub mod drive;
 pub mod graph;
 pub mod sim;

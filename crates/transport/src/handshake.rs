@@ -22,7 +22,8 @@ pub const PROTOCOL_VERSION: u16 = 2;
 
 const MAGIC: &[u8; 8] = b"STARLING";
 const PREFIX_BYTES: usize = 10;
-const HELLO_BYTES: usize = 92;
+/// Bytes of a hello.
+pub const HELLO_BYTES: usize = 92;
 const ANSWER_BYTES: usize = 36;
 const VERSION_BYTES_MAX: usize = 32;
 const CRATE_VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -112,7 +113,8 @@ pub(crate) fn greet(stream: &Stream, hello: &Hello, by: Deadline) -> Result<Answ
     stream.write(&encode_hello(hello), &[], by)?;
     let mut bytes = Vec::with_capacity(ANSWER_BYTES);
     read_to(stream, &mut bytes, ANSWER_BYTES, by)?;
-    decode_answer(&bytes)
+    let (verdict, protocol, version) = decode_answer(&bytes)?;
+    Ok(Answer { verdict, protocol, version })
 }
 
 /// Server: hears the hello.
@@ -179,7 +181,9 @@ impl Answer {
     }
 }
 
-fn encode_hello(hello: &Hello) -> [u8; HELLO_BYTES] {
+/// A hello's bytes.
+#[must_use]
+pub fn encode_hello(hello: &Hello) -> [u8; HELLO_BYTES] {
     let mut bytes = [0; HELLO_BYTES];
     bytes[0..8].copy_from_slice(MAGIC);
     bytes[8..10].copy_from_slice(&hello.version.to_le_bytes());
@@ -195,7 +199,12 @@ fn encode_hello(hello: &Hello) -> [u8; HELLO_BYTES] {
     bytes
 }
 
-fn decode_hello(bytes: &[u8]) -> Result<Hello, LinkError> {
+/// Reads a hello whose magic and protocol were looked at. Listeners read byte by byte before; this is for them and
+/// for fuzzers.
+///
+/// # Errors
+/// [`LinkError::Broken`] with what no peer of ours would say.
+pub fn decode_hello(bytes: &[u8]) -> Result<Hello, LinkError> {
     let bytes: &[u8; HELLO_BYTES] = bytes
         .try_into()
         .map_err(|_| LinkError::Broken("it went on before it was answered".to_string()))?;
@@ -216,11 +225,16 @@ fn decode_hello(bytes: &[u8]) -> Result<Hello, LinkError> {
     })
 }
 
-fn decode_answer(bytes: &[u8]) -> Result<Answer, LinkError> {
+/// Reads an answer: the verdict, the protocol and the version of whoever answers.
+///
+/// # Errors
+/// [`LinkError::Broken`] with what no peer of ours would answer.
+pub fn decode_answer(bytes: &[u8]) -> Result<(Verdict, u16, String), LinkError> {
     let stranger = || LinkError::Broken("it does not speak the Starlings protocol".to_string());
+    let bytes: &[u8; ANSWER_BYTES] = bytes.try_into().map_err(|_| stranger())?;
     let verdict = *VERDICTS.get(usize::from(bytes[0])).ok_or_else(stranger)?;
     let protocol = u16::from_le_bytes([bytes[1], bytes[2]]);
-    Ok(Answer { verdict, protocol, version: take_version(&bytes[3..ANSWER_BYTES])? })
+    Ok((verdict, protocol, take_version(&bytes[3..ANSWER_BYTES])?))
 }
 
 fn put_version(field: &mut [u8]) {

@@ -26,7 +26,10 @@ pub use frame::{
     Envelope, Expected, Frame, HEADER_BYTES, Header, Lane, PAYLOAD_BYTES_MAX, decode,
     decode_header, encode_header,
 };
-pub use handshake::{Hello, PROTOCOL_VERSION, Purpose, Verdict};
+pub use handshake::{
+    HELLO_BYTES, Hello, PROTOCOL_VERSION, Purpose, Verdict, decode_answer, decode_hello,
+    encode_hello,
+};
 pub use link::{Link, LinkError, Polled};
 pub use listener::{Gatekeeper, Limits, Listener, Refusal};
 pub use security::{JobAuthority, Security, TlsIdentity, check_bind};

@@ -104,7 +104,9 @@ impl Ticket {
         File::open(folder)?.sync_all()
     }
 
-    fn text(&self) -> String {
+    /// The file's text. Secret.
+    #[must_use]
+    pub fn text(&self) -> String {
         let mut text = format!("{TITLE}\njob {:016x}\ntoken {}\n", self.job.0, self.token.reveal());
         if let Some(ca) = &self.ca {
             text.push_str(&format!("ca {}\n", to_hex(ca)));
@@ -115,7 +117,9 @@ impl Ticket {
         text
     }
 
-    fn parse(text: &str) -> Option<Ticket> {
+    /// Reads the file's text; `None` if it is no ticket of this version.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Ticket> {
         let mut lines = text.lines();
         (lines.next()? == TITLE).then_some(())?;
         let job = u64::from_str_radix(lines.next()?.strip_prefix("job ")?, 16).ok()?;

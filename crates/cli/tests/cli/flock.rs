@@ -8,7 +8,7 @@ use std::path::Path;
 use tempfile::tempdir;
 
 /// A coordinator on a free port, and its address.
-fn coordinator(folder: &Path, flags: &[&str]) -> (Running, String) {
+pub(crate) fn coordinator(folder: &Path, flags: &[&str]) -> (Running, String) {
     let arguments = [&["coordinator", "--listen", "127.0.0.1:0"], flags].concat();
     let mut coordinator = Running::start(folder, &arguments);
     let line = coordinator.line(|line| line.starts_with("listening on "));
@@ -17,7 +17,7 @@ fn coordinator(folder: &Path, flags: &[&str]) -> (Running, String) {
 }
 
 /// Asks until this many members wait.
-fn await_members(folder: &Path, address: &str, count: usize) {
+pub(crate) fn await_members(folder: &Path, address: &str, count: usize) {
     let by = Deadline::after_ms(60_000);
     loop {
         let ended = starlings(folder, &["status", "--at", address, "--json"]);

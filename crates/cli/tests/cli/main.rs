@@ -4,10 +4,12 @@
 #![expect(clippy::unwrap_used, reason = "all of this is test code, its shared functions too")]
 
 mod agreement;
+mod attacks;
 mod bad_input;
 mod bad_surroundings;
 mod examples;
 mod flock;
+mod hostile;
 mod interruption;
 mod killed_worker;
 mod preparation;

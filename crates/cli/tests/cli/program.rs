@@ -93,6 +93,17 @@ impl Running {
         serde_json::from_str(&self.line(|line| line.starts_with(&start))).expect("events are JSON")
     }
 
+    /// Waits for an event of a kind that happens after this call.
+    pub(crate) fn fresh_event(&mut self, kind: &str) -> Value {
+        self.out.skip();
+        self.event(kind)
+    }
+
+    /// Its number among the processes.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Sends a signal, by its name.
     pub(crate) fn signal(&self, name: &str) {
         signal(u64::from(self.child.id()), name);
@@ -183,6 +194,14 @@ impl Lines {
             }
             Err(RecvTimeoutError::Disconnected) => None,
             Err(RecvTimeoutError::Timeout) => panic!("nothing came in time after: {}", self.seen),
+        }
+    }
+
+    /// Passes over the lines that are there already.
+    fn skip(&mut self) {
+        while let Ok(line) = self.inbox.try_recv() {
+            self.seen += &line;
+            self.seen.push('\n');
         }
     }
 

@@ -1,0 +1,4 @@
+//! Fuzzes the decoder `answer`.
+#![no_main]
+
+starlings_fuzz::target!("answer");

@@ -1,0 +1,4 @@
+//! Fuzzes the decoder `csv`.
+#![no_main]
+
+starlings_fuzz::target!("csv");

@@ -1,0 +1,4 @@
+//! Fuzzes the decoder `event`.
+#![no_main]
+
+starlings_fuzz::target!("event");

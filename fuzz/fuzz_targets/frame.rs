@@ -1,0 +1,4 @@
+//! Fuzzes the decoder `frame`.
+#![no_main]
+
+starlings_fuzz::target!("frame");

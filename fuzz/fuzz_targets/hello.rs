@@ -1,0 +1,4 @@
+//! Fuzzes the decoder `hello`.
+#![no_main]
+
+starlings_fuzz::target!("hello");

@@ -1,0 +1,4 @@
+//! Fuzzes the decoder `idx`.
+#![no_main]
+
+starlings_fuzz::target!("idx");

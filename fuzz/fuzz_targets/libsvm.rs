@@ -1,0 +1,4 @@
+//! Fuzzes the decoder `libsvm`.
+#![no_main]
+
+starlings_fuzz::target!("libsvm");

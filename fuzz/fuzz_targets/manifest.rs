@@ -1,0 +1,4 @@
+//! Fuzzes the decoder `manifest`.
+#![no_main]
+
+starlings_fuzz::target!("manifest");

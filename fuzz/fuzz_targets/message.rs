@@ -1,0 +1,4 @@
+//! Fuzzes the decoder `message`.
+#![no_main]
+
+starlings_fuzz::target!("message");

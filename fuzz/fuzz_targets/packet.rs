@@ -1,0 +1,4 @@
+//! Fuzzes the decoder `packet`.
+#![no_main]
+
+starlings_fuzz::target!("packet");

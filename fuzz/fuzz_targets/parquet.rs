@@ -1,0 +1,4 @@
+//! Fuzzes the decoder `parquet`.
+#![no_main]
+
+starlings_fuzz::target!("parquet");

@@ -1,0 +1,4 @@
+//! Fuzzes the decoder `parts`.
+#![no_main]
+
+starlings_fuzz::target!("parts");

@@ -1,0 +1,4 @@
+//! Fuzzes the decoder `tensors`.
+#![no_main]
+
+starlings_fuzz::target!("tensors");

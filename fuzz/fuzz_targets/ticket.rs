@@ -1,0 +1,4 @@
+//! Fuzzes the decoder `ticket`.
+#![no_main]
+
+starlings_fuzz::target!("ticket");

@@ -84,8 +84,8 @@ impl Coordinator {
         options: Options,
         path: &Path,
     ) -> Result<Coordinator> {
-        let (mut journal, _) = Journal::open(path)?;
         let coordinator = Coordinator::bind(address, tls, options)?;
+        let (mut journal, _) = Journal::open(path)?;
         journal.clear()?;
         if let Some(authority) = &coordinator.authority {
             journal.append(&Record::Authority(Bytes(authority.key())))?;

@@ -188,11 +188,9 @@ impl Clock {
         self.observer.on(event);
     }
 
-    /// A checkpoint is complete (on seat 0; others have nothing to tell).
-    pub fn kept(&self, event: Option<Event>) {
-        if let Some(event) = event {
-            self.tell(event);
-        }
+    /// Checkpoints are complete (on seat 0; others have nothing to tell).
+    pub fn kept(&self, events: Vec<Event>) {
+        events.into_iter().for_each(|event| self.tell(event));
     }
 
     /// A step is done.

@@ -350,6 +350,8 @@ impl Desk {
     pub(crate) fn finish(&mut self) -> Result<Finished> {
         let step = Step(self.walk.steps());
         self.clock.enter("the end", step);
+        let kept = self.keeper.settle().map_err(|fault| self.clock.during(fault))?;
+        self.clock.kept(kept);
         let figures = self.wind_up(step).map_err(|fault| self.clock.during(fault))?;
         let first = self.net.seat() == Seat(0);
         if let Some(deliver) = self.deliver.as_mut().filter(|_| first) {

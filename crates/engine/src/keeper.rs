@@ -1,13 +1,15 @@
 //! Keeps checkpoints: decides when one is due, has every seat write its part of the same cut, and lets seat
-//! 0 make them one checkpoint. Nothing counts before the manifest is there.
+//! 0 make them one checkpoint. Nothing counts before the manifest is there. Writing happens beside the training: a cut
+//! costs a copy of the model, and what became of it is asked for at each step.
 
 use crate::bridge::{Agreed, Exchange};
 use crate::exchange::packet::Losses;
 use crate::job::{CheckpointSpec, Every};
-use crate::net::Net;
+use crate::net::{Arrival, Net};
 use starlings_cluster::checkpoint::{Complete, Store};
 use starlings_cluster::manifest::{Fingerprint, Manifest, PartInfo};
-use starlings_cluster::tensors::{read_model, write_model};
+use starlings_cluster::tensors::read_model;
+use starlings_cluster::writer::{Content, Done, Part, Writer};
 use starlings_core::{
     Deadline, Epoch, Event, Fault, Model, Result, Role, Seat, Shard, Step, Tensor,
 };
@@ -120,12 +122,26 @@ pub struct Keeper {
 
 struct Inner {
     store: Store,
+    writer: Writer,
     every: Every,
     post: Post,
     next: Deadline,
     kept: Option<Step>,
     newest: Option<String>,
+    /// The checkpoint that is under way.
+    pending: Option<Pending>,
 }
+
+/// A checkpoint that is under way.
+struct Pending {
+    step: Step,
+    /// Seat 0: the parts that are durable, and of how many seats.
+    parts: Vec<PartInfo>,
+    seats: u32,
+}
+
+/// How long a checkpoint may take, once somebody waits for it.
+const WRITING: Duration = Duration::from_secs(600);
 
 impl Keeper {
     /// Keeps nothing.
@@ -143,9 +159,10 @@ impl Keeper {
         let every = spec.every;
         let newest = resumed.map(|resumed| resumed.path.clone());
         let kept = resumed.map(|resumed| resumed.step);
-        Ok(Keeper {
-            inner: Some(Inner { store, every, post, next: due_next(every), kept, newest }),
-        })
+        let writer = Writer::start(Store::new(&spec.path, spec.keep)?)?;
+        let (next, pending) = (due_next(every), None);
+        let inner = Inner { store, writer, every, post, next, kept, newest, pending };
+        Ok(Keeper { inner: Some(inner) })
     }
 
     /// From now on this seat's part belongs there.
@@ -153,6 +170,8 @@ impl Keeper {
         if let Some(inner) = &mut self.inner {
             inner.post.net = net.clone();
             inner.post.writes_stage = writes_stage;
+            // Its parts were of another deal and other seats: nobody will complete it.
+            inner.pending = None;
         }
     }
 
@@ -186,27 +205,52 @@ impl Keeper {
         inner.kept != Some(step) && (by_steps || agreed.cut || agreed.stop)
     }
 
-    /// Makes a checkpoint of all seats before this step. Seat 0 gets the event to tell.
+    /// Makes a checkpoint of all seats before this step: it is written while the next steps are computed, or, if all
+    /// are about to stop, before anyone goes. Gives what is to be told of it and of earlier ones.
     ///
     /// # Errors
     /// A lost peer or a failing disk.
     pub fn keep(
         &mut self,
-        step: Step,
+        (step, stop): (Step, bool),
         exchange: &mut dyn Exchange,
         model: &mut Model,
         memory: &Memory,
-    ) -> Result<Option<Event>> {
-        let Some(inner) = &mut self.inner else { return Ok(None) };
+    ) -> Result<Vec<Event>> {
+        let Some(inner) = &mut self.inner else { return Ok(Vec::new()) };
         let step = exchange.cut(step, model)?;
-        let mut parts = inner.write(step, model, memory)?;
-        parts.extend(inner.write_losses(step, exchange.losses())?);
-        let event = inner.gather(step, parts)?;
-        // Nobody goes on before the checkpoint is complete: a crash later than this loses nothing of it.
-        exchange.sum(vec![])?;
+        let mut events = inner.settle()?;
+        let mut parts = inner.parts(model, memory);
+        parts.extend(inner.losses(exchange.losses()));
+        inner.writer.save(step, parts, Deadline::after(WRITING))?;
+        inner.pending = Some(Pending { step, parts: Vec::new(), seats: 0 });
         (inner.kept, inner.next) = (Some(step), due_next(inner.every));
-        inner.newest = Some(inner.store.folder(step).display().to_string());
-        Ok(event)
+        if stop {
+            events.extend(inner.settle()?);
+            // Seat 0 has completed it when it comes here.
+            exchange.sum(vec![])?;
+            inner.newest = Some(inner.store.folder(step).display().to_string());
+        }
+        Ok(events)
+    }
+
+    /// What has become of the checkpoint under way. Never waits.
+    ///
+    /// # Errors
+    /// A lost peer or a failing disk.
+    pub fn poll(&mut self) -> Result<Vec<Event>> {
+        match &mut self.inner {
+            Some(inner) if inner.pending.is_some() => inner.poll(),
+            _ => Ok(Vec::new()),
+        }
+    }
+
+    /// Waits for the checkpoint under way.
+    ///
+    /// # Errors
+    /// A lost peer or a failing disk.
+    pub fn settle(&mut self) -> Result<Vec<Event>> {
+        self.inner.as_mut().map_or(Ok(Vec::new()), Inner::settle)
     }
 
     /// The newest complete checkpoint, for messages.
@@ -217,13 +261,14 @@ impl Keeper {
 }
 
 impl Inner {
-    fn write(&self, step: Step, model: &Model, memory: &Memory) -> Result<Vec<PartInfo>> {
+    /// This seat's part of the cut, copied.
+    fn parts(&self, model: &Model, memory: &Memory) -> Vec<Part> {
         let mut parts = Vec::new();
         match self.post.writes_stage {
-            Some(0) => parts.push(self.store.write_model(step, model)?),
+            Some(0) => parts.push(("model.safetensors".to_string(), Content::Model(model.clone()))),
             Some(stage) => {
                 let name = format!("model-{stage}.safetensors");
-                parts.push(self.store.write_part(step, &name, |out| write_model(out, model))?);
+                parts.push((name, Content::Model(model.clone())));
             }
             None => {}
         }
@@ -233,15 +278,16 @@ impl Inner {
             .map(|(shard, cells)| (shard.0, cells.clone()))
             .collect();
         if !cells.is_empty() {
-            parts.push(self.store.write_memory(step, self.post.net.seat(), &cells)?);
+            let name = format!("memory-{}.safetensors", self.post.net.seat().0);
+            parts.push((name, Content::Memory(cells)));
         }
-        Ok(parts)
+        parts
     }
 
     /// What this seat's codec has lost: without it a resumed run would go on with less than it was given.
-    fn write_losses(&self, step: Step, losses: Losses) -> Result<Option<PartInfo>> {
+    fn losses(&self, losses: Losses) -> Option<Part> {
         if losses.is_empty() {
-            return Ok(None);
+            return None;
         }
         let mut tensors = Model::new();
         for (name, values) in losses {
@@ -249,45 +295,98 @@ impl Inner {
             tensors.set(name, Tensor { shape, values, role: Role::State });
         }
         let name = format!("{LOSSES}{}.safetensors", self.post.net.seat().0);
-        self.store.write_part(step, &name, |out| write_model(out, &tensors)).map(Some)
+        Some((name, Content::Model(tensors)))
     }
 
-    /// Seat 0 learns of all parts and completes the checkpoint.
-    fn gather(&self, step: Step, mut parts: Vec<PartInfo>) -> Result<Option<Event>> {
-        let (net, by) = (&self.post.net, Deadline::after(Duration::from_secs(60)));
-        if net.seat() != Seat(0) {
-            let bytes = postcard::to_stdvec(&parts).expect("plain data serialises");
-            let header = Header { lane: Lane::Control, kind: PARTS, step, tag: 0 };
-            net.send(Seat(0), header, &bytes, by)?;
-            return Ok(None);
+    /// Tells seat 0 of parts that are durable; seat 0 completes the checkpoint when it knows of all of them.
+    fn poll(&mut self) -> Result<Vec<Event>> {
+        let mut events = Vec::new();
+        for outcome in self.writer.collect() {
+            // What belonged to an older epoch is of no use any more.
+            let current = self.pending.as_ref().is_some_and(|it| it.step == outcome.step);
+            match outcome.result? {
+                _ if !current => {}
+                Done::Parts(parts) => self.durable(outcome.step, parts)?,
+                Done::Committed(committed) => {
+                    let (step, bytes) = (outcome.step, committed.bytes);
+                    let path = committed.path.display().to_string();
+                    self.newest = Some(path.clone());
+                    self.pending = None;
+                    events.push(Event::Checkpoint { step, path, bytes });
+                }
+            }
         }
-        for _ in 1..net.world() {
-            let wanted = |arrival: &crate::net::Arrival| {
-                arrival.header.kind == PARTS && arrival.header.step == step
-            };
-            let arrival = net.next(Lane::Control, wanted, by)?;
-            let theirs: Vec<PartInfo> = postcard::from_bytes(&arrival.payload).map_err(|_| {
-                Fault::peer(
-                    Some(arrival.from),
-                    format!("{} sent a broken list of parts", arrival.from),
-                )
-            })?;
-            parts.extend(theirs);
+        let net = self.post.net.clone();
+        while let Some(step) = self.pending.as_ref().map(|pending| pending.step)
+            && net.seat() == Seat(0)
+            && let Some(arrival) = net.try_next(Lane::Control, parts_of(step))?
+        {
+            self.hear(arrival)?;
+        }
+        Ok(events)
+    }
+
+    fn durable(&mut self, step: Step, parts: Vec<PartInfo>) -> Result<()> {
+        let net = &self.post.net;
+        if net.seat() == Seat(0) {
+            return self.add(parts);
+        }
+        let bytes = postcard::to_stdvec(&parts).expect("plain data serialises");
+        let header = Header { lane: Lane::Control, kind: PARTS, step, tag: 0 };
+        net.send(Seat(0), header, &bytes, Deadline::after(Duration::from_secs(60)))?;
+        self.pending = None;
+        Ok(())
+    }
+
+    fn hear(&mut self, arrival: Arrival) -> Result<()> {
+        let from = arrival.from;
+        let parts: Vec<PartInfo> = postcard::from_bytes(&arrival.payload)
+            .map_err(|_| Fault::peer(Some(from), format!("{from} sent a broken list of parts")))?;
+        self.add(parts)
+    }
+
+    /// Seat 0 knows of the parts of one more seat.
+    fn add(&mut self, parts: Vec<PartInfo>) -> Result<()> {
+        let world = self.post.net.world();
+        let Some(pending) = &mut self.pending else { return Ok(()) };
+        pending.parts.extend(parts);
+        pending.seats += 1;
+        if pending.seats < world {
+            return Ok(());
         }
         let manifest = Manifest {
-            step,
+            step: pending.step,
             epoch: Epoch(0),
-            workers: net.world(),
+            workers: world,
             shards: self.post.shards,
             fingerprint: self.post.fingerprint.clone(),
             written_by: env!("CARGO_PKG_VERSION").to_string(),
             progress: serde_json::Value::Null,
-            parts,
+            parts: std::mem::take(&mut pending.parts),
         };
-        let committed = self.store.commit(&manifest)?;
-        let path = committed.path.display().to_string();
-        Ok(Some(Event::Checkpoint { step, path, bytes: committed.bytes }))
+        self.writer.commit(manifest, Deadline::after(WRITING))
     }
+
+    /// Waits for the checkpoint under way.
+    fn settle(&mut self) -> Result<Vec<Event>> {
+        let by = Deadline::after(WRITING);
+        let mut events = Vec::new();
+        while let Some(step) = self.pending.as_ref().map(|pending| pending.step) {
+            events.extend(self.poll()?);
+            if by.passed() {
+                return Err(Fault::machine(format!("the checkpoint of {step} is not written")));
+            }
+            if self.pending.is_some() {
+                self.post.net.check()?;
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+        Ok(events)
+    }
+}
+
+fn parts_of(step: Step) -> impl Fn(&Arrival) -> bool {
+    move |arrival| arrival.header.kind == PARTS && arrival.header.step == step
 }
 
 fn due_next(every: Every) -> Deadline {

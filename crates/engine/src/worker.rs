@@ -84,9 +84,10 @@ fn take(desk: &mut Desk, step: Step, outbox: &mut Outbox) -> Result<()> {
         walk.skip_to(later);
         return Ok(());
     }
+    clock.kept(keeper.poll().map_err(|f| clock.during(f))?);
     if keeper.due(step, agreed) {
         clock.enter("the checkpoint", step);
-        let kept = keeper.keep(step, &mut **exchange, model, memory);
+        let kept = keeper.keep((step, agreed.stop), &mut **exchange, model, memory);
         clock.kept(kept.map_err(|f| clock.during(f))?);
     }
     if agreed.stop {

@@ -10,7 +10,7 @@ use crate::net::Arrival;
 use crate::walk::{Walk, Walked};
 use starlings_cluster::checkpoint::Store;
 use starlings_cluster::tensors::{read_model, write_model};
-use starlings_core::{Block, Deadline, Fault, Model, Result, Seat, Step, Update};
+use starlings_core::{Block, Deadline, Fault, Model, Result, Role, Seat, Step, Update};
 use starlings_learn::{Memory, Place};
 use starlings_transport::{Header, Lane};
 
@@ -38,8 +38,9 @@ impl Desk {
         let broken =
             || Fault::peer(Some(source), format!("{source} handed over what cannot be read"));
         let ((walked, leases), model) = unpack(&arrival.payload).ok_or_else(broken)?;
-        let fits = model.iter().count() == self.model.iter().count()
-            && self.model.iter().all(|(name, _)| model.get(name).is_some());
+        // State may come and go while a learner learns; what it is to give back may not.
+        let mut weights = self.model.iter().filter(|(_, tensor)| tensor.role == Role::Weight);
+        let fits = weights.all(|(name, _)| model.get(name).is_some());
         if !fits {
             return Err(broken());
         }

@@ -105,7 +105,7 @@ fn spoken() -> Vec<Message> {
     vec![
         Message::FromWorker(ready),
         Message::FromWorker(FromWorker::event(&Event::Waiting { have: 1, want: 2 })),
-        Message::FromWorker(FromWorker::Finished),
+        Message::FromWorker(FromWorker::Finished { epoch: Epoch(1) }),
         Message::FromWorker(FromWorker::Model(vec![1, 2, 3].into())),
         Message::ToWorker(ToWorker::Welcome(Some(vec![4, 5].into()))),
         Message::ToWorker(ToWorker::Stop),
@@ -168,6 +168,7 @@ fn ticket(bytes: &[u8]) {
 }
 
 fn tickets() -> Vec<Vec<u8>> {
-    let ticket = |ca| Ticket { token: Token::from_bytes([7; 32]), job: JobId(99), ca };
+    let ticket =
+        |ca| Ticket { token: Token::from_bytes([7; 32]), job: JobId(99), ca, address: None };
     [None, Some(vec![1, 2, 255])].map(|ca| ticket(ca).text().into_bytes()).to_vec()
 }

@@ -165,5 +165,5 @@ fn a_rising_function_explains_some_of_the_target() {
 #[test]
 fn survival_times_are_fitted_as_they_were_made() {
     let report = runs("survival-regression", &[]);
-    assert!(report["metrics"]["log_likelihood"].as_f64().unwrap() > -1.0, "{report}");
+    assert!(report["metrics"]["log_likelihood"].as_f64().unwrap() > -0.6, "{report}");
 }

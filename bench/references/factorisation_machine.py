@@ -6,11 +6,17 @@ float64, from parameters and rows that the file holds; the score has a term for 
 
 import json
 import pathlib
+import re
 
 import numpy
 import torch
 
 HERE = pathlib.Path(__file__).parent
+
+
+def numbers_in_lines(text):
+    """A list of numbers is a line, not a line each."""
+    return re.sub(r"\n\s+(?=[-\d\]])", " ", text)
 FEATURES, COMPONENTS, ROWS, STEPS, L2 = 6, 3, 20, 8, 0.01
 
 
@@ -72,7 +78,7 @@ def main():
         "classes": classes.tolist(),
         "runs": runs,
     }
-    (HERE / "factorisation_machine.json").write_text(json.dumps(found, indent=1) + "\n")
+    (HERE / "factorisation_machine.json").write_text(numbers_in_lines(json.dumps(found, indent=1)) + "\n")
 
 
 main()

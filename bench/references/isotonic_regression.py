@@ -7,6 +7,7 @@ and on the median incomes and house values of California.
 import gzip
 import json
 import pathlib
+import re
 import sys
 
 import numpy
@@ -14,6 +15,11 @@ import sklearn
 from sklearn.isotonic import IsotonicRegression
 
 HERE = pathlib.Path(__file__).parent
+
+
+def numbers_in_lines(text):
+    """A list of numbers is a line, not a line each."""
+    return re.sub(r"\n\s+(?=[-\d\]])", " ", text)
 
 
 def fit(x, y, w, increasing):
@@ -53,7 +59,7 @@ def main():
         # The columns before the last are longitude, latitude, age, rooms, bedrooms, people, households, income.
         houses = fit(rows[:, 7], rows[:, 8], None, "auto")
     made = {"scikit-learn": sklearn.__version__, "numpy": numpy.__version__}
-    text = json.dumps({"made_with": made, "cases": cases, "houses": houses}, indent=1)
+    text = numbers_in_lines(json.dumps({"made_with": made, "cases": cases, "houses": houses}, indent=1))
     (HERE / "isotonic_regression.json").write_text(text + "\n")
 
 

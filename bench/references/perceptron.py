@@ -6,6 +6,7 @@ training and testing) and on breast cancer (features divided by their deviation,
 
 import json
 import pathlib
+import re
 
 import numpy
 import sklearn
@@ -13,6 +14,11 @@ from sklearn.datasets import load_breast_cancer, load_digits
 from sklearn.linear_model import Perceptron
 
 HERE = pathlib.Path(__file__).parent
+
+
+def numbers_in_lines(text):
+    """A list of numbers is a line, not a line each."""
+    return re.sub(r"\n\s+(?=[-\d\]])", " ", text)
 
 
 def accuracies(x, y):
@@ -30,7 +36,7 @@ def main():
         "digits": accuracies(digits.data, digits.target),
         "breast_cancer": accuracies(scaled, cancer.target),
     }
-    (HERE / "perceptron.json").write_text(json.dumps(found, indent=1) + "\n")
+    (HERE / "perceptron.json").write_text(numbers_in_lines(json.dumps(found, indent=1)) + "\n")
 
 
 main()

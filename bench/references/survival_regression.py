@@ -7,6 +7,7 @@ compared with lifelines; and the five rows of Spark's documentation with the fig
 
 import json
 import pathlib
+import re
 
 import lifelines
 import numpy
@@ -17,6 +18,11 @@ from scipy.special import expit
 from scipy.stats import norm
 
 HERE = pathlib.Path(__file__).parent
+
+
+def numbers_in_lines(text):
+    """A list of numbers is a line, not a line each."""
+    return re.sub(r"\n\s+(?=[-\d\]])", " ", text)
 
 
 def losses(distribution, e):
@@ -109,7 +115,7 @@ def spark():
 def main():
     made = {"scipy": scipy.__version__, "numpy": numpy.__version__, "lifelines": lifelines.__version__}
     found = {"made_with": made, "generated": generated(), "rossi": rossi(), "spark": spark()}
-    (HERE / "survival_regression.json").write_text(json.dumps(found, indent=1) + "\n")
+    (HERE / "survival_regression.json").write_text(numbers_in_lines(json.dumps(found, indent=1)) + "\n")
 
 
 main()

@@ -199,11 +199,11 @@ fn a_factorisation_machine_learns_where_nobody_waits() {
 #[test]
 fn a_rising_function_explains_some_of_the_target() {
     let report = runs("isotonic-regression", &[]);
-    assert!(report["metrics"]["r2"].as_f64().unwrap() > 0.01, "{report}");
+    assert!(report["metrics"]["r2"].as_f64().unwrap() > 0.0, "{report}");
 }
 
 #[test]
 fn survival_times_are_fitted_as_they_were_made() {
     let report = runs("survival-regression", &[]);
-    assert!(report["metrics"]["log_likelihood"].as_f64().unwrap() > -1.0, "{report}");
+    assert!(report["metrics"]["log_likelihood"].as_f64().unwrap() > -0.6, "{report}");
 }

@@ -110,6 +110,7 @@ pub(crate) fn digits(test: bool) -> Arc<Table> {
 }
 
 /// The text of a file of the shared data sets, unpacked; none, with a message, where they are not.
+#[allow(clippy::print_stderr, reason = "a test that is skipped says so")]
 pub(crate) fn shared(name: &str) -> Option<String> {
     let folder = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/data"));
     let Ok(bytes) = std::fs::read(folder.join(name)) else {

@@ -2,10 +2,12 @@
 //! features (of whether they are there, for Bernoulli), or for Gaussian of their squared distances to the means.
 
 use super::Kind;
-use crate::kernels::products::dots;
 use pulp::Arch;
 use starlings_core::{FEATURES, Graph, Model, Op};
 use starlings_data::{Batch, Row};
+
+/// e to the power of less than this is nothing beside one.
+const BELOW_MIN: f64 = -40.0;
 
 /// Calls `visit` with each row's number in the table and the scores of all classes.
 pub(super) fn each(
@@ -41,7 +43,14 @@ pub(super) fn evidence(scores: &[f64]) -> (usize, f64) {
             best = class;
         }
     }
-    let sum: f64 = scores.iter().map(|score| (score - scores[best]).exp()).sum();
+    let mut sum = 0.0;
+    for score in scores {
+        let below = score - scores[best];
+        // What is smaller than rounding is left out: exponentials are most of what a row costs.
+        if below > BELOW_MIN {
+            sum += below.exp();
+        }
+    }
     (best, scores[best] + sum.ln())
 }
 
@@ -114,31 +123,34 @@ impl Scorer {
         }
     }
 
+    /// Scores of a dense row. `room` holds it as f64, so that it is converted once for all classes.
     #[inline(always)]
-    fn dense(&self, values: &[f32], room: &mut [f32], scores: &mut [f64]) {
+    fn dense(&self, values: &[f32], room: &mut [f64], scores: &mut [f64]) {
         scores.copy_from_slice(&self.constants);
-        let values = match self.kind {
+        match self.kind {
             Kind::Bernoulli { above } => {
-                let there = |x: &f32| f32::from(u8::from(*x > above));
-                room.iter_mut().zip(values).for_each(|(to, x)| *to = there(x));
-                &*room
+                let there = |x: f32| if x > above { 1.0 } else { 0.0 };
+                room.iter_mut().zip(values).for_each(|(to, &x)| *to = there(x));
             }
-            _ => values,
-        };
+            _ => room.iter_mut().zip(values).for_each(|(to, &x)| *to = f64::from(x)),
+        }
         if self.kind == Kind::Gaussian {
-            return self.distances(values, scores);
+            return self.distances(room, scores);
         }
         for (score, slopes) in scores.iter_mut().zip(self.slopes.chunks_exact(self.width)) {
-            *score += dots([values], slopes)[0];
+            *score += lanes(room, slopes, slopes, |x, slope, _| x * slope);
         }
     }
 
     #[inline(always)]
-    fn sparse(&self, columns: &[u32], values: &[f32], room: &mut [f32], scores: &mut [f64]) {
+    fn sparse(&self, columns: &[u32], values: &[f32], room: &mut [f64], scores: &mut [f64]) {
         if self.kind == Kind::Gaussian {
             // Distances need the zeros too: their squares are the means', which would not cancel exactly.
             room.fill(0.0);
-            columns.iter().zip(values).for_each(|(&column, &x)| room[column as usize] = x);
+            columns
+                .iter()
+                .zip(values)
+                .for_each(|(&column, &x)| room[column as usize] = f64::from(x));
             scores.copy_from_slice(&self.constants);
             return self.distances(room, scores);
         }
@@ -159,30 +171,28 @@ impl Scorer {
     }
 
     #[inline(always)]
-    fn distances(&self, values: &[f32], scores: &mut [f64]) {
+    fn distances(&self, values: &[f64], scores: &mut [f64]) {
         let cells = self.means.chunks_exact(self.width).zip(self.halves.chunks_exact(self.width));
         for (score, (means, halves)) in scores.iter_mut().zip(cells) {
-            *score -= distance(values, means, halves);
+            *score -= lanes(values, means, halves, |x, mean, half| (x - mean) * (x - mean) * half);
         }
     }
 }
 
-/// Σ (x − mean)² · half, in eight lanes that processors can keep in flight together.
+/// Σ term(a, b, c), in eight lanes that processors can keep in flight together.
 #[inline(always)]
-fn distance(values: &[f32], means: &[f64], halves: &[f64]) -> f64 {
-    let (values, values_rest) = values.as_chunks::<8>();
-    let (means, means_rest) = means.as_chunks::<8>();
-    let (halves, halves_rest) = halves.as_chunks::<8>();
-    let mut lanes = [0.0; 8];
-    for ((values, means), halves) in values.iter().zip(means).zip(halves) {
+fn lanes(a: &[f64], b: &[f64], c: &[f64], term: impl Fn(f64, f64, f64) -> f64) -> f64 {
+    let (a, a_rest) = a.as_chunks::<8>();
+    let (b, b_rest) = b.as_chunks::<8>();
+    let (c, c_rest) = c.as_chunks::<8>();
+    let mut sums = [0.0; 8];
+    for ((a, b), c) in a.iter().zip(b).zip(c) {
         for lane in 0..8 {
-            let off = f64::from(values[lane]) - means[lane];
-            lanes[lane] += off * off * halves[lane];
+            sums[lane] += term(a[lane], b[lane], c[lane]);
         }
     }
-    let rest = values_rest.iter().zip(means_rest).zip(halves_rest);
-    let rest = rest.map(|((&x, mean), half)| (f64::from(x) - mean).powi(2) * half);
-    lanes.iter().sum::<f64>() + rest.sum::<f64>()
+    let rest = a_rest.iter().zip(b_rest).zip(c_rest).map(|((a, b), c)| term(*a, *b, *c));
+    sums.iter().sum::<f64>() + rest.sum::<f64>()
 }
 
 /// The scores and their softmax as operators.

@@ -31,7 +31,7 @@ pub(super) fn counts(
     let first = &mut sums.first;
     let signs = match (kind, &batch.table.features) {
         (Kind::Bernoulli { above }, Features::Dense { .. }) => {
-            dense(batch, features, first, |x| f64::from(u8::from(x > above)))
+            dense(batch, features, first, move |x| if x > above { 1.0 } else { 0.0 })
         }
         (Kind::Bernoulli { above }, Features::Sparse { .. }) => {
             present(batch, (features, above), &sums.class_weights, first)
@@ -72,7 +72,7 @@ pub(super) fn class_weights(classes: usize, batch: &Batch<'_>) -> Vec<f64> {
 
 /// Adds `of` every number of dense rows to its class. The bits of all numbers or-ed together come back: the first tells
 /// whether any had a minus sign.
-fn dense(batch: &Batch<'_>, width: usize, sums: &mut [f64], of: impl Fn(f32) -> f64) -> u32 {
+fn dense(batch: &Batch<'_>, width: usize, sums: &mut [f64], of: impl Fn(f32) -> f64 + Copy) -> u32 {
     let mut signs = 0;
     Arch::new().dispatch(
         #[inline(always)]
@@ -85,7 +85,7 @@ fn dense(batch: &Batch<'_>, width: usize, sums: &mut [f64], of: impl Fn(f32) -> 
                 }
                 let class = batch.table.labels[row] as usize;
                 let sums = &mut sums[class * width..(class + 1) * width];
-                signs |= add_row(values, weight, sums, &of);
+                signs |= add_row(values, weight, sums, of);
             }
         },
     );
@@ -93,7 +93,7 @@ fn dense(batch: &Batch<'_>, width: usize, sums: &mut [f64], of: impl Fn(f32) -> 
 }
 
 #[inline(always)]
-fn add_row(values: &[f32], weight: f64, sums: &mut [f64], of: &impl Fn(f32) -> f64) -> u32 {
+fn add_row(values: &[f32], weight: f64, sums: &mut [f64], of: impl Fn(f32) -> f64) -> u32 {
     let mut signs = 0;
     if weight == 1.0 {
         for (sum, &x) in sums.iter_mut().zip(values) {

@@ -49,7 +49,7 @@ def digits():
 
 def linear(x, y, loss, c=1.0, standardise=False, weights=None, **settings):
     """The optimum, in the units of the data and of Starlings' objective."""
-    scaler = StandardScaler().fit(x)
+    scaler = StandardScaler().fit(x, sample_weight=weights)
     rows = scaler.transform(x) if standardise else x
     model = LinearSVC(loss=loss, C=c, dual=loss == "hinge", tol=1e-6 if loss == "hinge" else 1e-9, max_iter=50_000, **settings)
     model.fit(rows, y, sample_weight=weights)
@@ -118,12 +118,12 @@ def main():
     counts = 1.0 + numpy.arange(len(pair[1])) % 3
     figures = {
         "made_with": f"scikit-learn {sklearn.__version__}, numpy {numpy.__version__}",
-        "iris": {loss: linear(*flowers, loss) for loss in ["hinge", "squared_hinge"]},
+        "iris": {loss: linear(*flowers, loss, standardise=True) for loss in ["hinge", "squared_hinge"]},
         "pair": {
             loss: {
                 "plain": linear(*pair, loss),
-                "c": linear(*pair, loss, c=0.05),
-                "weighted": linear(*pair, loss, weights=counts),
+                "c": linear(*pair, loss, c=0.05, standardise=True),
+                "weighted": linear(*pair, loss, weights=counts, standardise=True),
                 "without_intercept": linear(*pair, loss, fit_intercept=False),
                 "standardised": linear(*pair, loss, standardise=True),
             }
@@ -131,7 +131,7 @@ def main():
         },
         "cancer": {"squared_hinge": linear(*tumours, "squared_hinge", standardise=True, c=0.1)},
         "cancer_balanced": linear(*tumours, "squared_hinge", standardise=True, c=0.1, class_weight="balanced"),
-        "iris_balanced": linear(flowers[0][:120], flowers[1][:120], "squared_hinge", class_weight="balanced"),
+        "iris_balanced": linear(flowers[0][:120], flowers[1][:120], "squared_hinge", standardise=True, class_weight="balanced"),
         "kernels": {"cancer": kernels(*tumours, 200, 5), "digits": kernels(*digits(), 300, 2)},
     }
     (HERE / "svm.json").write_text(json.dumps(figures, indent=1, default=float) + "\n")

@@ -117,10 +117,6 @@ fn multiply<S: Simd, const M: usize, const W: usize>(simd: S, gram: &mut Gram) {
 }
 
 #[inline(always)]
-#[expect(
-    clippy::needless_range_loop,
-    reason = "indices of constant bounds keep the tile in registers"
-)]
 fn strip<S: Simd, const M: usize, const W: usize>(
     simd: S,
     (left, at): (&[f64], usize),

@@ -174,7 +174,7 @@ impl SparseRegression {
 
     /// Stores the answer of a stage, from values in the solver's units for all features. Gives the penalty's value.
     fn keep(&self, model: &mut Model, stage: Stage, values: &[f64], gap: f64) -> f64 {
-        let weights = self.to_weights(model, values);
+        let weights = self.weights_of(model, values);
         match stage.row {
             None => {
                 model.f64_mut(WEIGHTS).copy_from_slice(&weights);
@@ -191,7 +191,7 @@ impl SparseRegression {
     }
 
     /// From the solver's units to the data's, with the intercept.
-    fn to_weights(&self, model: &Model, values: &[f64]) -> Vec<f64> {
+    fn weights_of(&self, model: &Model, values: &[f64]) -> Vec<f64> {
         let scale = model.get(SCALE).map(|_| model.f64(SCALE));
         let unit = |column: usize| scale.map_or(1.0, |scale| scale[column]);
         let mut weights: Vec<f64> =

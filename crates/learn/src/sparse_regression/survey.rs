@@ -127,7 +127,7 @@ pub(super) fn stages(of: &SparseRegression, model: &Model) -> Vec<Stage> {
 
 /// Moves the point. Until the job's own penalty has its answer, the point is also the best known one.
 pub(super) fn move_to(of: &SparseRegression, model: &mut Model, values: Vec<f64>) {
-    let weights = of.to_weights(model, &values);
+    let weights = of.weights_of(model, &values);
     let own = stages(of, model).iter().position(|stage| stage.row.is_none());
     if own.is_some_and(|own| Counters::of(model).stage <= own) {
         model.f64_mut(WEIGHTS).copy_from_slice(&weights);

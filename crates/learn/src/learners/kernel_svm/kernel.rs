@@ -124,7 +124,7 @@ mod tests {
     use super::*;
     use starlings_core::{Rng, Role, Tensor};
 
-    const FEATURES: usize = 5;
+    const FEATURES: usize = 12;
 
     fn rows(count: usize) -> Vec<Vec<f64>> {
         let mut rng = Rng::named(2, "rows", &[]);
@@ -133,9 +133,9 @@ mod tests {
 
     /// The root mean squared error of products of features, over all pairs of rows and some seeds.
     fn error(kernel: Kernel, components: usize) -> f64 {
-        let (gamma, rows) = (0.2, rows(12));
+        let (gamma, rows) = (0.1, rows(6));
         let (mut squares, mut count) = (0.0, 0.0);
-        for seed in 0..20 {
+        for seed in 0..200 {
             let mut model = Model::new();
             model.set(GAMMA, Tensor::of(&[1], vec![gamma], Role::Weight));
             match kernel {
@@ -167,10 +167,10 @@ mod tests {
     #[test]
     fn errors_fall_with_the_root_of_the_number_of_features() {
         for kernel in [Kernel::Rbf, Kernel::Polynomial { degree: 3, offset: 1.0 }] {
-            let (few, many) = (error(kernel, 64), error(kernel, 1024));
+            let (few, many) = (error(kernel, 32), error(kernel, 512));
             assert!((3.0..5.3).contains(&(few / many)), "{kernel:?}: {few} {many}");
         }
-        assert!(error(Kernel::Rbf, 1024) < 0.04);
+        assert!(error(Kernel::Rbf, 512) < 0.05);
     }
 
     /// On landmarks themselves the products of features are the kernel.

@@ -115,7 +115,8 @@ impl MiniBatch {
         let (loss, body) = with_loss!(problem.criterion, criterion => {
             let mut visitor = Evaluate { criterion, rows, kept: &mut [], loss: 0.0 };
             let body = match &work.batch.table.features {
-                Features::Dense { .. } if work.outbox.wants_factors() => {
+                // With one score the gradient is a vector: its factors would be more numbers, not fewer.
+                Features::Dense { .. } if work.outbox.wants_factors() && layout.scores > 1 => {
                     let mut residuals = vec![0.0; work.batch.len() * layout.scores];
                     let visitor = &mut Residuals { inner: &mut visitor, kept: &mut residuals };
                     pass::scores(layout, weights, work.batch, visitor);

@@ -40,9 +40,11 @@ impl ConjugateGradient {
             return Solved::Flat;
         }
         let length = before / bend;
-        for at in 0..product.len() {
-            self.solution[at] += length * self.along[at];
-            self.residual[at] -= length * product[at];
+        for (solution, along) in self.solution.iter_mut().zip(&self.along) {
+            *solution += length * along;
+        }
+        for (residual, product) in self.residual.iter_mut().zip(product) {
+            *residual -= length * product;
         }
         let after = dot(&self.residual, &self.residual);
         let keep = after / before;

@@ -78,15 +78,14 @@ impl RowLoss for Deviance {
     #[inline(always)]
     fn residuals<const N: usize>(self, scores: &mut [f64], rows: Told<N>) -> f64 {
         let mut sum = 0.0;
-        for n in 0..N {
-            let weight = rows.weights[n];
+        for ((score, weight), label) in scores.iter_mut().zip(rows.weights).zip(rows.labels) {
             if weight == 0.0 {
                 // Nothing times an infinite loss is nothing.
-                scores[n] = 0.0;
+                *score = 0.0;
                 continue;
             }
-            let (value, slope, _) = self.at(scores[n], rows.labels[n]);
-            scores[n] = weight * slope;
+            let (value, slope, _) = self.at(*score, label);
+            *score = weight * slope;
             sum += weight * value;
         }
         sum

@@ -15,8 +15,8 @@ impl RowLoss for Logistic {
         let (mut sum, mut product) = (0.0, 1.0);
         // Rows of one weight share one logarithm: each factor of the product is at most 2.
         let alike = rows.weights.iter().all(|&weight| weight == rows.weights[0]);
-        for n in 0..N {
-            let (z, truth, weight) = (scores[n], rows.labels[n], rows.weights[n]);
+        for ((score, truth), weight) in scores.iter_mut().zip(rows.labels).zip(rows.weights) {
+            let z = *score;
             let small = (-z.abs()).exp();
             // ln(1 + eᶻ) = max(z, 0) + ln(1 + e^−|z|), without overflow.
             sum += weight * (z.max(0.0) - truth * z);
@@ -27,7 +27,7 @@ impl RowLoss for Logistic {
             }
             let quotient = 1.0 / (1.0 + small);
             let probability = if z > 0.0 { quotient } else { small * quotient };
-            scores[n] = weight * (probability - truth);
+            *score = weight * (probability - truth);
         }
         sum + rows.weights[0] * product.ln()
     }

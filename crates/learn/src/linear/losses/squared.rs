@@ -12,18 +12,16 @@ impl RowLoss for Squared {
     #[inline(always)]
     fn residuals<const N: usize>(self, scores: &mut [f64], rows: Told<N>) -> f64 {
         let mut sum = 0.0;
-        for n in 0..N {
-            let error = scores[n] - rows.labels[n];
-            scores[n] = rows.weights[n] * error;
-            sum += 0.5 * scores[n] * error;
+        for ((score, label), weight) in scores.iter_mut().zip(rows.labels).zip(rows.weights) {
+            let error = *score - label;
+            *score = weight * error;
+            sum += 0.5 * weight * error * error;
         }
         sum
     }
 
     #[inline(always)]
     fn bend<const N: usize>(self, _: &[f64], along: &mut [f64], rows: Told<N>) {
-        for n in 0..N {
-            along[n] *= rows.weights[n];
-        }
+        along.iter_mut().zip(rows.weights).for_each(|(along, weight)| *along *= weight);
     }
 }

@@ -2,11 +2,12 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
 
+mod references;
+
 use starlings_core::{Entry, Fault, Rng};
 use starlings_data::{Dealer, Encoding, Features, Holding, Schema, Table, Target};
 use starlings_learn::{LEARNERS, Learner, Memory};
 use starlings_testkit::drive::{Drive, Driven, Run, drive};
-use std::io::Read;
 use std::sync::Arc;
 
 fn learner(name: &str, params: &str) -> Result<Box<dyn Learner>, Fault> {
@@ -335,7 +336,7 @@ fn strong_l1_leaves_few_weights_and_none_in_the_end() {
 fn weights_are_repetitions() {
     let table = made(120, 4, true);
     let Features::Dense { values, width } = &table.features else { unreachable!() };
-    let twice = |row: &usize| row % 3 == 0;
+    let twice = |row: &usize| row.is_multiple_of(3);
     let (mut more, mut labels) = (values.clone(), table.labels.clone());
     for row in (0..120).filter(twice) {
         more.extend_from_slice(&values[row * width..(row + 1) * width]);
@@ -522,178 +523,5 @@ fn families_and_links_learn_their_own_labels() {
         let matrix = starlings_testkit::graph::Matrix { width: *width, values };
         let drawn = starlings_testkit::graph::evaluate(&graph, matrix).unwrap();
         close(&drawn.values, &out, 1e-6);
-    }
-}
-
-/// The folder with real data, where it is there.
-fn real(file: &str) -> Option<String> {
-    let path = format!("{}/../../../shared/data/{file}", env!("CARGO_MANIFEST_DIR"));
-    let bytes = std::fs::read(&path).ok()?;
-    if !file.ends_with(".gz") {
-        return String::from_utf8(bytes).ok();
-    }
-    let mut text = String::new();
-    flate2::read::GzDecoder::new(bytes.as_slice()).read_to_string(&mut text).ok()?;
-    Some(text)
-}
-
-/// Features and, unless they are elsewhere, labels in the last column.
-fn numbers(text: &str, separator: char) -> Vec<Vec<f32>> {
-    let row = |line: &str| line.split(separator).map(|x| x.trim().parse().unwrap()).collect();
-    text.lines().filter(|line| !line.is_empty()).map(row).collect()
-}
-
-fn with_last_column(text: &str) -> Arc<Table> {
-    let rows = numbers(text, ',');
-    let width = rows[0].len() - 1;
-    let labels = rows.iter().map(|row| row[width]).collect();
-    dense(width, rows.iter().flat_map(|row| row[..width].to_vec()).collect(), labels)
-}
-
-fn diabetes() -> Option<Arc<Table>> {
-    let (data, target) =
-        (real("sklearn_diabetes_data_raw.csv.gz")?, real("sklearn_diabetes_target.csv.gz")?);
-    let rows = numbers(&data, ' ');
-    let labels = numbers(&target, ' ').iter().map(|row| row[0]).collect();
-    Some(dense(rows[0].len(), rows.concat(), labels))
-}
-
-fn a9a() -> Option<Arc<Table>> {
-    let (mut starts, mut columns, mut values, mut labels) =
-        (vec![0], Vec::new(), Vec::new(), Vec::new());
-    for line in real("a9a.gz")?.lines() {
-        let mut parts = line.split_whitespace();
-        labels.push(f32::from(u8::from(parts.next()?.parse::<f32>().ok()? > 0.0)));
-        for entry in parts {
-            let (column, value) = entry.split_once(':')?;
-            columns.push(column.parse::<u32>().ok()? - 1);
-            values.push(value.parse().ok()?);
-        }
-        starts.push(values.len());
-    }
-    Some(Arc::new(Table::new(Features::Sparse { width: 123, starts, columns, values }, labels)))
-}
-
-/// Optima of scikit-learn on real data, made by `bench/references/linear.py`. Without the data there is nothing to
-/// compare with here; the closed forms above stand alone.
-#[test]
-fn real_data_reach_the_optima_of_scikit_learn() {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../bench/references/linear.json");
-    let references: serde_json::Value =
-        serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
-    let cancer = real("sklearn_breast_cancer.csv")
-        .map(|text| with_last_column(text.split_once('\n').unwrap().1));
-    let digits = real("sklearn_digits.csv.gz").map(|text| with_last_column(&text));
-    let (Some(cancer), Some(digits), Some(diabetes), Some(a9a)) =
-        (cancer, digits, diabetes(), a9a())
-    else {
-        eprintln!("skipped: there are no real data beside the project");
-        return;
-    };
-    let weights = (0..diabetes.rows()).map(|row| (1 + row % 3) as f32).collect();
-    let uneven = Arc::new(Table { weights, ..Table::clone(&diabetes) });
-    let units = "standardise = true\ntolerance = 1e-9\n";
-    let cases = [
-        ("breast cancer, logistic, l2 = 1e-3", "logistic-regression", "l2 = 1e-3", &cancer, 2),
-        (
-            "breast cancer, logistic, l2 = 1e-3",
-            "logistic-regression",
-            "l2 = 1e-3\nsolver = 'newton'",
-            &cancer,
-            2,
-        ),
-        (
-            "breast cancer, logistic, l2 = 1e-3, balanced",
-            "logistic-regression",
-            "l2 = 1e-3\nclass_weight = 'balanced'",
-            &cancer,
-            2,
-        ),
-        (
-            "breast cancer, logistic, l1 = 0.01",
-            "logistic-regression",
-            "l2 = 0.0\nl1 = 0.01",
-            &cancer,
-            2,
-        ),
-        (
-            "breast cancer, binomial, probit, l2 = 0.01",
-            "generalised-linear",
-            "family = 'binomial'\nlink = 'probit'\nl2 = 0.01",
-            &cancer,
-            0,
-        ),
-        (
-            "diabetes, poisson, l2 = 0.01",
-            "generalised-linear",
-            "family = 'poisson'\nl2 = 0.01",
-            &diabetes,
-            0,
-        ),
-        (
-            "diabetes, gamma, l2 = 0.01",
-            "generalised-linear",
-            "family = 'gamma'\nl2 = 0.01",
-            &diabetes,
-            0,
-        ),
-        (
-            "diabetes, tweedie 1.5, l2 = 0.01",
-            "generalised-linear",
-            "family = 'tweedie'\npower = 1.5\nl2 = 0.01",
-            &diabetes,
-            0,
-        ),
-        ("diabetes, squares", "linear-regression", "standardise = false", &diabetes, 0),
-        ("diabetes, squares, l2 = 0.01", "ridge", "l2 = 0.01\nstandardise = false", &diabetes, 0),
-        (
-            "diabetes, squares, l2 = 0.01, weights 1 2 3",
-            "ridge",
-            "l2 = 0.01\nstandardise = false",
-            &uneven,
-            0,
-        ),
-        (
-            "digits, softmax, l2 = 0.01",
-            "logistic-regression",
-            "l2 = 0.01\nstandardise = false\ntolerance = 1e-7",
-            &digits,
-            10,
-        ),
-        (
-            "a9a, logistic, l2 = 1e-4",
-            "logistic-regression",
-            "l2 = 1e-4\nstandardise = false\ntolerance = 1e-7",
-            &a9a,
-            2,
-        ),
-    ];
-    for (case, name, params, table, classes) in cases {
-        let params = if params.contains("standardise") {
-            params.to_string()
-        } else {
-            format!("{units}{params}")
-        };
-        let found = Job { name, params: &params, table, classes }.train();
-        let reference = &references[case];
-        let objective = reference["objective"].as_f64().unwrap();
-        let off = found.grade.objective / objective - 1.0;
-        // Where we are lower, the peer stopped earlier.
-        assert!(
-            (-1e-4..1e-6).contains(&off),
-            "{case}: {} is not {objective}",
-            found.grade.objective
-        );
-        if let Some(weights) = reference["weights"].as_array() {
-            let wanted: Vec<f64> = weights.iter().map(|w| w.as_f64().unwrap()).collect();
-            let size = wanted.iter().fold(0.0, |a: f64, w| a.max(w.abs()));
-            for (found, wanted) in found.model.f64("weights").iter().zip(&wanted) {
-                let off = (found - wanted).abs() / wanted.abs().max(1e-3 * size);
-                assert!(
-                    off < 1e-4 || (found - wanted).abs() < 1e-7 * size,
-                    "{case}: {found} is not {wanted}"
-                );
-            }
-        }
     }
 }

@@ -26,19 +26,26 @@ fn no_example_is_forgotten_here() {
     names.sort();
     let tested = [
         "averaging.toml",
+        "bisecting-k-means.toml",
         "boosted-stumps.toml",
         "digits.toml",
+        "feature-selection.toml",
+        "gaussian-mixture.toml",
         "gossip.toml",
         "grouped.toml",
         "k-means.toml",
         "local-steps.toml",
+        "mini-batch-k-means.toml",
         "parameter-server.toml",
         "pipelined-perceptron.toml",
+        "power-iteration-clustering.toml",
+        "principal-components.toml",
         "pushed-rows.toml",
         "ratings.toml",
         "reproducible.toml",
         "sparse-mesh.toml",
         "topics.toml",
+        "truncated-svd.toml",
         "unequal-workers.toml",
     ];
     assert_eq!(names, tested);
@@ -50,6 +57,30 @@ fn k_means_finds_the_clouds() {
     let report = runs("k-means", &[data]);
     assert_eq!((&report["topology"], &report["workers"]), (&"tree".into(), &4.into()));
     assert!(report["metrics"]["inertia"].as_f64().unwrap() > 0.0);
+}
+
+#[test]
+fn clusters_densities_and_projections_run() {
+    let small = "data.train=synthetic://blobs?rows=2000&features=6&centers=4&seed=1";
+    let report = runs("gaussian-mixture", &[small]);
+    assert!(report["metrics"]["log_likelihood"].as_f64().unwrap() < 0.0, "{report}");
+    let report = runs("mini-batch-k-means", &[]);
+    assert!(report["metrics"]["inertia"].as_f64().unwrap() > 0.0, "{report}");
+    let report = runs("bisecting-k-means", &["learner.k=4"]);
+    assert!(report["metrics"]["inertia"].as_f64().unwrap() > 0.0, "{report}");
+    let report = runs("principal-components", &[]);
+    assert!(report["metrics"]["explained_variance"].as_f64().unwrap() > 0.9, "{report}");
+    let report = runs("truncated-svd", &[]);
+    assert!(report["metrics"]["explained_variance"].as_f64().unwrap() > 0.3, "{report}");
+    let report = runs("feature-selection", &[]);
+    assert_eq!(report["metrics"]["selected_features"], 20.0, "{report}");
+}
+
+#[test]
+fn a_karate_club_falls_apart() {
+    let report = runs("power-iteration-clustering", &[]);
+    // Ten of the 78 ties lead from one faction to the other; a cut of chance would be near 1.
+    assert!(report["metrics"]["normalised_cut"].as_f64().unwrap() < 0.5, "{report}");
 }
 
 #[test]

@@ -80,7 +80,8 @@ fn equal_rows_stay_together() {
 #[test]
 fn weights_count_as_repeated_rows() {
     let table = iris();
-    let values = (0..150).flat_map(|row| table.dense_rows(row, row + 1).unwrap().repeat(1 + row % 3));
+    let values =
+        (0..150).flat_map(|row| table.dense_rows(row, row + 1).unwrap().repeat(1 + row % 3));
     let repeated = dense(4, values.collect());
     let weights = (0..150).map(|row| (1 + row % 3) as f32).collect();
     let learner = built("bisecting-k-means", "k = 3\ntrials = 10\ntolerance = 0.0");

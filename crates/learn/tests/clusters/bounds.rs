@@ -30,7 +30,9 @@ fn same(found: &Driven, wanted: &Driven) {
 
 #[test]
 fn bounds_give_the_clusters_of_lloyd_from_fewer_distances() {
-    for (table, k) in [(blobs(3000, 20, 8), 20), (digits(), 10), (sparse(&digits()), 10), (iris(), 3)] {
+    for (table, k) in
+        [(blobs(3000, 20, 8), 20), (digits(), 10), (sparse(&digits()), 10), (iris(), 3)]
+    {
         let lloyd = fit(&learner(k, Algorithm::Lloyd), &table, 1);
         let computed = |driven: &Driven| driven.model.i64("distances")[0];
         let all = lloyd.outcome.iterations.unwrap() as i64 * (table.rows() * k) as i64;
@@ -39,7 +41,11 @@ fn bounds_give_the_clusters_of_lloyd_from_fewer_distances() {
             for workers in [1, 3] {
                 let bounded = fit(&learner(k, algorithm), &table, workers);
                 same(&bounded, &lloyd);
-                assert!(computed(&bounded) < all * 2 / 3, "{algorithm:?}: {} of {all}", computed(&bounded));
+                assert!(
+                    computed(&bounded) < all * 2 / 3,
+                    "{algorithm:?}: {} of {all}",
+                    computed(&bounded)
+                );
             }
         }
     }
@@ -96,7 +102,8 @@ fn sums(
     batch: &Batch<'_>,
     memory: &mut Memory,
 ) -> Vec<f64> {
-    let moment = Moment { step: starlings_core::Step(steps), pass: 0, seed: 1, rows: batch.rows_step };
+    let moment =
+        Moment { step: starlings_core::Step(steps), pass: 0, seed: 1, rows: batch.rows_step };
     let mut outbox = Outbox::new();
     let work = &mut Work {
         moment,
@@ -138,7 +145,9 @@ fn memory_is_adopted_empty() {
 fn mini_batches_come_near_to_lloyd_and_every_centre_is_the_mean_of_what_it_saw() {
     let table = blobs(4000, 10, 6);
     let whole = fit(&*built("k-means", "k = 10"), &table, 1);
-    for params in ["k = 10\nalgorithm = 'mini-batch'", "k = 10\nalgorithm = 'mini-batch'\nseeding = 'random'"] {
+    for params in
+        ["k = 10\nalgorithm = 'mini-batch'", "k = 10\nalgorithm = 'mini-batch'\nseeding = 'random'"]
+    {
         let learner = built("k-means", params);
         let run = |workers| {
             let options = Drive { workers, batch: 100, epochs: Some(4), ..Drive::default() };
@@ -157,7 +166,8 @@ fn mini_batches_come_near_to_lloyd_and_every_centre_is_the_mean_of_what_it_saw()
 
 #[test]
 fn a_mini_batch_moves_a_centre_by_one_over_what_it_has_seen() {
-    let learner = KMeans { algorithm: Algorithm::MiniBatch, ..KMeans::with_centres(2, vec![0.0, 100.0]) };
+    let learner =
+        KMeans { algorithm: Algorithm::MiniBatch, ..KMeans::with_centres(2, vec![0.0, 100.0]) };
     let table = dense(1, vec![3.0, 90.0, 5.0, 96.0]);
     let options = Drive { batch: 4, epochs: Some(2), ..Drive::default() };
     let driven = fitted(&learner, &table, &options).unwrap();

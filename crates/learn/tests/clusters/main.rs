@@ -92,7 +92,13 @@ fn schema(table: &Table) -> Schema {
         0 => Target::None,
         _ => Target::Classes((0..classes).map(|class| class.to_string()).collect()),
     };
-    Schema { columns: vec![], encoding: Encoding::OneHot, features: table.width(), target, label: None }
+    Schema {
+        columns: vec![],
+        encoding: Encoding::OneHot,
+        features: table.width(),
+        target,
+        label: None,
+    }
 }
 
 fn fit(learner: &dyn Learner, table: &Table, workers: u32) -> Driven {

@@ -1,6 +1,8 @@
 //! Gaussian mixtures.
 
-use super::{built, close, dense, digits, figures, fit, iris, made, numbers, predictions, refused, sparse};
+use super::{
+    built, close, dense, digits, figures, fit, iris, made, numbers, predictions, refused, sparse,
+};
 use starlings_core::Blame;
 use starlings_data::Table;
 use starlings_learn::gaussian_mixture::{Covariance, GaussianMixture, Given, Start};
@@ -13,7 +15,12 @@ const KINDS: [(&str, Covariance); 4] = [
 ];
 
 /// From equal shares, rows of the table as means and covariances of one, as `clusters.py` has it.
-fn from_rows(table: &Table, rows: &[usize], covariance: Covariance, iterations: u64) -> GaussianMixture {
+fn from_rows(
+    table: &Table,
+    rows: &[usize],
+    covariance: Covariance,
+    iterations: u64,
+) -> GaussianMixture {
     let (count, width) = (rows.len(), table.width());
     let matrix = (0..width * width).map(|at| f64::from(u8::from(at / width == at % width)));
     let covariances = match covariance {
@@ -24,7 +31,8 @@ fn from_rows(table: &Table, rows: &[usize], covariance: Covariance, iterations: 
     };
     let means = rows.iter().flat_map(|&row| table.dense_rows(row, row + 1).unwrap());
     let means = means.map(|&x| f64::from(x)).collect();
-    let start = Start::Given(Given { weights: vec![1.0 / count as f64; count], means, covariances });
+    let start =
+        Start::Given(Given { weights: vec![1.0 / count as f64; count], means, covariances });
     GaussianMixture {
         components: count,
         covariance,
@@ -132,9 +140,12 @@ fn singular_covariances_are_refused_unless_they_are_regularised() {
     let fault = refused(&*built("gaussian-mixture", "components = 2\nregularisation = 0.0"), &flat);
     assert_eq!(fault.blame(), Blame::Caller);
     assert!(fault.to_string().contains("singular") && fault.to_string().contains("regularisation"));
-    assert!(fit(&*built("gaussian-mixture", "components = 2"), &flat, 2).grade.objective.is_finite());
+    assert!(
+        fit(&*built("gaussian-mixture", "components = 2"), &flat, 2).grade.objective.is_finite()
+    );
     // As many components as rows: each shrinks to one row, and regularisation alone is its covariance.
-    let few = fit(&*built("gaussian-mixture", "components = 4"), &dense(1, vec![1.0, 2.0, 4.0, 8.0]), 1);
+    let few =
+        fit(&*built("gaussian-mixture", "components = 4"), &dense(1, vec![1.0, 2.0, 4.0, 8.0]), 1);
     assert!(few.grade.objective.is_finite());
     let equal = fit(&*built("gaussian-mixture", "components = 2"), &dense(1, vec![3.0; 20]), 2);
     assert!(equal.grade.objective.is_finite());

@@ -53,7 +53,10 @@ fn rings_are_told_apart_on_any_number_of_workers() {
     // Spark's own example: ten nodes on a ring of radius 1, forty on one of radius 4.
     let rings = circles(&[(1.0, 10), (4.0, 40)]);
     for start in ["random", "degree"] {
-        let learner = built("power-iteration-clustering", &format!("k = 2\nmax_iterations = 40\nstart = '{start}'"));
+        let learner = built(
+            "power-iteration-clustering",
+            &format!("k = 2\nmax_iterations = 40\nstart = '{start}'"),
+        );
         for workers in [1, 3] {
             let driven = fit(&*learner, &rings, workers).unwrap();
             let clusters = driven.model.i64("clusters");
@@ -128,7 +131,8 @@ fn bad_edges_are_refused_by_row() {
     assert!(fault.to_string().contains("row 1 has the similarity -1"), "{fault}");
     let fault = fit(&*learner, &graph(3, &[(0, 1, 0.0)]), 1).unwrap_err();
     assert!(fault.to_string().contains("no edge has a similarity"), "{fault}");
-    let fault = fit(&*built("power-iteration-clustering", "k = 4"), &graph(3, &[(0, 1, 1.0)]), 1).unwrap_err();
+    let fault = fit(&*built("power-iteration-clustering", "k = 4"), &graph(3, &[(0, 1, 1.0)]), 1)
+        .unwrap_err();
     assert_eq!(fault.blame(), Blame::Caller);
     assert!(fault.to_string().contains("4 clusters cannot be made of 3 nodes"), "{fault}");
 }

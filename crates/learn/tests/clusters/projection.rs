@@ -1,6 +1,8 @@
 //! Principal components and truncated singular values.
 
-use super::{built, close, dense, digits, figures, fit, iris, numbers, predictions, refused, sparse, tried};
+use super::{
+    built, close, dense, digits, figures, fit, iris, numbers, predictions, refused, sparse, tried,
+};
 use starlings_core::{Blame, Rng};
 use starlings_data::Table;
 use starlings_testkit::drive::Driven;
@@ -44,13 +46,18 @@ fn principal_components_are_those_of_scikit_learn_on_any_number_of_workers() {
 #[test]
 fn passes_find_the_components_of_the_covariance() {
     let figures = figures();
-    let params = "components = 10\nalgorithm = 'randomised'\npower_iterations = 200\ntolerance = 1e-14";
+    let params =
+        "components = 10\nalgorithm = 'randomised'\npower_iterations = 200\ntolerance = 1e-14";
     for table in [digits(), sparse(&digits())] {
         let driven = fit(&*built("pca", params), &table, 2);
         check(&driven, &figures["pca"]["digits"], 64);
     }
     // Few passes are rough, and say so by explaining less.
-    let rough = fit(&*built("pca", "components = 10\nalgorithm = 'randomised'\npower_iterations = 0"), &digits(), 1);
+    let rough = fit(
+        &*built("pca", "components = 10\nalgorithm = 'randomised'\npower_iterations = 0"),
+        &digits(),
+        1,
+    );
     let exact = fit(&*built("pca", "components = 10"), &digits(), 1);
     assert!(rough.grade.objective > exact.grade.objective + 1e-3);
 }
@@ -99,12 +106,18 @@ fn a_row_counts_as_often_as_it_weighs() {
         .flat_map(|row| table.dense_rows(row, row + 1).unwrap().repeat(1 + row % 3))
         .collect();
     let weights: Vec<f32> = (0..150).map(|row| (1 + row % 3) as f32).collect();
-    for (name, params) in [("pca", "components = 2"), ("truncated-svd", "power_iterations = 50\ntolerance = 1e-14")] {
+    for (name, params) in
+        [("pca", "components = 2"), ("truncated-svd", "power_iterations = 50\ntolerance = 1e-14")]
+    {
         let learner = built(name, params);
         let repeated = fit(&*learner, &dense(4, twice.clone()), 1);
         let weighed = Table { weights: weights.clone(), ..table.clone() };
         let weighed = fit(&*learner, &weighed, 2);
-        close(weighed.model.f64("explained_variance"), repeated.model.f64("explained_variance"), 1e-9);
+        close(
+            weighed.model.f64("explained_variance"),
+            repeated.model.f64("explained_variance"),
+            1e-9,
+        );
         close(weighed.model.f64("components"), repeated.model.f64("components"), 1e-6);
     }
 }
@@ -119,13 +132,15 @@ fn singular_values_are_those_of_scikit_learn_without_centring() {
         let wanted = numbers(&figures["truncated_svd"]["digits"]["singular_values"]);
         close(driven.model.f64("singular_values"), &wanted, 1e-9);
     }
-    let driven = fit(&*built("truncated-svd", "power_iterations = 100\ntolerance = 1e-14"), &iris(), 1);
+    let driven =
+        fit(&*built("truncated-svd", "power_iterations = 100\ntolerance = 1e-14"), &iris(), 1);
     check(&driven, &figures["truncated_svd"]["iris"], 4);
 }
 
 #[test]
 fn constant_columns_and_equal_rows_have_no_variance() {
-    let driven = fit(&*built("pca", "whiten = true"), &dense(2, [1.0, 5.0, 2.0, 5.0, 4.0, 5.0].to_vec()), 1);
+    let driven =
+        fit(&*built("pca", "whiten = true"), &dense(2, [1.0, 5.0, 2.0, 5.0, 4.0, 5.0].to_vec()), 1);
     close(driven.model.f64("explained_variance"), &[7.0 / 3.0, 0.0], 1e-12);
     let driven = fit(&*built("pca", ""), &dense(2, [3.0, 1.0].repeat(10)), 2);
     assert_eq!(driven.model.f64("explained_variance"), [0.0, 0.0]);

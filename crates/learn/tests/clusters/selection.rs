@@ -48,7 +48,10 @@ fn methods_disagree_about_what_is_best() {
 #[test]
 fn rows_that_weigh_nothing_are_not_there() {
     let table = digits();
-    let half = Table { labels: table.labels[..900].to_vec(), ..dense(64, table.dense_rows(0, 900).unwrap().to_vec()) };
+    let half = Table {
+        labels: table.labels[..900].to_vec(),
+        ..dense(64, table.dense_rows(0, 900).unwrap().to_vec())
+    };
     let weights = (0..1797).map(|row| f32::from(u8::from(row < 900))).collect();
     let muted = Table { weights, ..table };
     for method in ["variance", "chi2", "mutual-information"] {

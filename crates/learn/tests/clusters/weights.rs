@@ -27,13 +27,15 @@ fn weighted_clusters_are_those_of_scikit_learn() {
 #[test]
 fn rows_that_weigh_nothing_are_never_centres() {
     // Two clouds that count, and between them one that does not.
-    let values: Vec<f32> = (0..90).map(|row| (row % 3) as f32 * 10.0 + (row / 3) as f32 * 0.01).collect();
+    let values: Vec<f32> =
+        (0..90).map(|row| (row % 3) as f32 * 10.0 + (row / 3) as f32 * 0.01).collect();
     let weights: Vec<f32> = (0..90).map(|row| if row % 3 == 1 { 0.0 } else { 2.0 }).collect();
     let table = Table { weights, ..dense(1, values) };
     for seeding in ["k-means||", "random"] {
         for seed in 1..6 {
             let learner = built("k-means", &format!("k = 2\nseeding = '{seeding}'"));
-            let options = starlings_testkit::drive::Drive { seed, workers: 2, ..Default::default() };
+            let options =
+                starlings_testkit::drive::Drive { seed, workers: 2, ..Default::default() };
             let driven = super::fitted(&*learner, &table, &options).unwrap();
             let mut centres = driven.model.f64("centres").to_vec();
             centres.sort_by(f64::total_cmp);

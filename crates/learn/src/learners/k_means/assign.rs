@@ -88,7 +88,12 @@ impl<'a> Assigner<'a> {
 
     /// For rows of a table, tile by tile: the nearest centre and the next nearest, with the squared distances to
     /// both. There are at least two centres.
-    pub(super) fn visit_pairs(&self, table: &Table, rows: &[usize], mut each: impl FnMut(usize, Pair)) {
+    pub(super) fn visit_pairs(
+        &self,
+        table: &Table,
+        rows: &[usize],
+        mut each: impl FnMut(usize, Pair),
+    ) {
         let tile_rows = (TILE_NUMBERS / self.width).clamp(TILE_ROWS_MIN, TILE_ROWS_MAX);
         let mut room = Room::default();
         for (tile, rows) in rows.chunks(tile_rows).enumerate() {
@@ -148,8 +153,10 @@ impl<'a> Assigner<'a> {
         for (place, &row) in rows.iter().enumerate() {
             let Row::Sparse(columns, values) = table.row(row) else { unreachable!("sparse table") };
             let label = transposed.nearest(columns, values, &mut room.scores);
-            let scores = room.scores.iter().enumerate().filter(|(other, _)| *other != label as usize);
-            let second = scores.max_by(|a, b| a.1.total_cmp(b.1)).map_or(label, |(at, _)| at as u32);
+            let scores =
+                room.scores.iter().enumerate().filter(|(other, _)| *other != label as usize);
+            let second =
+                scores.max_by(|a, b| a.1.total_cmp(b.1)).map_or(label, |(at, _)| at as u32);
             room.labels[place] = label;
             room.squared[place] = self.squared_distance(table, row, label);
             room.seconds_squared[place] = self.squared_distance(table, row, second);

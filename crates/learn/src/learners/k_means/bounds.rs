@@ -135,7 +135,8 @@ impl Search<'_> {
             lower: Values::F64(vec![0.0; rows.len()]),
             age: 0,
         });
-        let Values::F64(mut lower) = std::mem::replace(&mut all.lower, Values::F64(Vec::new())) else {
+        let Values::F64(mut lower) = std::mem::replace(&mut all.lower, Values::F64(Vec::new()))
+        else {
             panic!("Hamerly's lower bounds are f64");
         };
         let mut doubtful: Vec<usize> = Vec::new();
@@ -182,7 +183,8 @@ impl Search<'_> {
             lower: Values::F32(vec![0.0; rows.len() * k]),
             age: 0,
         });
-        let Values::F32(mut lower) = std::mem::replace(&mut all.lower, Values::F32(Vec::new())) else {
+        let Values::F32(mut lower) = std::mem::replace(&mut all.lower, Values::F32(Vec::new()))
+        else {
             panic!("Elkan's lower bounds are f32");
         };
         for (place, bounds) in lower.chunks_exact_mut(k).enumerate() {
@@ -209,7 +211,9 @@ impl Search<'_> {
         let (mut tight, mut computed) = (false, 0);
         for other in 0..k {
             let doubt = |upper: f64, label: usize, bound: f32| {
-                other != label && upper > f64::from(bound) && upper > self.gaps.pairs[label * k + other]
+                other != label
+                    && upper > f64::from(bound)
+                    && upper > self.gaps.pairs[label * k + other]
             };
             if !doubt(*upper, *label, lower[other]) {
                 continue;
@@ -235,7 +239,8 @@ impl Search<'_> {
 
 /// Loosens bounds by how far centres went: the row's own, and the farthest of the others.
 fn loosen(labels: &[i64], drifts: &[f64], upper: &mut [f64], lower: &mut [f64]) {
-    let farthest = (0..drifts.len()).fold(0, |best, c| if drifts[c] > drifts[best] { c } else { best });
+    let farthest =
+        (0..drifts.len()).fold(0, |best, c| if drifts[c] > drifts[best] { c } else { best });
     let others = drifts.iter().enumerate().filter(|(c, _)| *c != farthest);
     let next = others.fold(0.0f64, |most, (_, drift)| most.max(*drift));
     for ((&label, upper), lower) in labels.iter().zip(upper).zip(lower) {

@@ -119,7 +119,8 @@ impl Farthest {
 /// Refuses sums that are not finite. Where the step knows the inertia, it is given back.
 pub(super) fn check_finite(update: &Update) -> Result<Option<f64>> {
     let inertia = update.get("inertia").map(|block| block.f64s()[0]);
-    let finite = inertia.is_none_or(f64::is_finite) && update.f64("sums").iter().all(|x| x.is_finite());
+    let finite =
+        inertia.is_none_or(f64::is_finite) && update.f64("sums").iter().all(|x| x.is_finite());
     if finite {
         return Ok(inertia);
     }

@@ -18,8 +18,8 @@ use super::BuildLearner;
 use crate::{Appetite, Cells, Facts, Grade, Learner, Moment, Outcome, Place, Task, Work};
 use assign::Assigner;
 use starlings_core::{
-    Ability, Entry, FEATURES, Fault, Graph, Kind, Model, Op, Param, ParamKind, Params, Result, Role,
-    Tensor, Update,
+    Ability, Entry, FEATURES, Fault, Graph, Kind, Model, Op, Param, ParamKind, Params, Result,
+    Role, Tensor, Update,
 };
 use starlings_data::{Batch, LabelNeed, Slice};
 use state::{Phase, Progress};
@@ -191,8 +191,10 @@ impl KMeans {
                 .hint("look at [data] features and label"));
         }
         if self.algorithm == Algorithm::MiniBatch && self.seeding == Seeding::First {
-            return Err(Fault::caller("mini-batches come in random order: there are no first rows")
-                .hint("use seeding = \"random\" or \"k-means||\""));
+            return Err(Fault::caller(
+                "mini-batches come in random order: there are no first rows",
+            )
+            .hint("use seeding = \"random\" or \"k-means||\""));
         }
         match &self.seeding {
             Seeding::Given(centres) if centres.len() != self.k * width => {

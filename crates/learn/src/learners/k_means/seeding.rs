@@ -259,8 +259,10 @@ fn check_counted(counted: f64, k: usize) -> Result<()> {
     if counted >= k as f64 {
         return Ok(());
     }
-    Err(Fault::caller(format!("{k} clusters cannot be made of {counted} rows that weigh something"))
-        .hint("set k to that or less, or look at the column of weights"))
+    Err(Fault::caller(format!(
+        "{k} clusters cannot be made of {counted} rows that weigh something"
+    ))
+    .hint("set k to that or less, or look at the column of weights"))
 }
 
 /// Rows that a round draws, on average: ℓ.

@@ -75,13 +75,12 @@ train = 'synthetic://blobs?rows=600&features=5&centers=4&seed=3'
 name = 'gaussian-mixture'
 components = 4
 ";
-const EDGES: &str = "
-[data]
-train = 'synthetic://ratings?users=40&items=40&rows=900&seed=2'
-[learner]
-name = 'power-iteration-clustering'
-k = 3
-";
+const EDGES: &str = concat!(
+    "[data]\ntrain = '",
+    env!("CARGO_MANIFEST_DIR"),
+    "/../../examples/karate-club.csv'\nfeatures = ['source', 'destination']\nlabel = 'similarity'\n",
+    "[learner]\nname = 'power-iteration-clustering'\ntolerance = 0.0\n"
+);
 const COMPONENTS: &str = "
 [data]
 train = 'digits'

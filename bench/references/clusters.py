@@ -36,7 +36,7 @@ def pca(rows, components):
 
 
 def truncated(rows, components):
-    model = TruncatedSVD(components, algorithm="arpack", tol=0).fit(rows)
+    model = TruncatedSVD(components, algorithm="arpack", tol=0, random_state=0).fit(rows)
     return {
         "components": model.components_.tolist(),
         "singular_values": model.singular_values_.tolist(),
@@ -85,7 +85,8 @@ def main():
         "digits_reduced_rows": reduced[:2].tolist(),
         "selection": {
             "chi2": np.nan_to_num(chi2(digits, classes)[0]).tolist(),
-            "variance": VarianceThreshold(0.0).fit(digits).variances_.tolist(),
+            # With a threshold of exactly zero the variances are replaced by ranges where those are smaller.
+            "variance": VarianceThreshold(1e-300).fit(digits).variances_.tolist(),
             "selected": VarianceThreshold(0.0).fit(digits).get_support(True).tolist(),
             "mutual_information": mutual_info_classif(digits, classes, discrete_features=True).tolist(),
         },

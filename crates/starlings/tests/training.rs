@@ -88,6 +88,55 @@ topics = 4
 [train]
 epochs = 6
 ";
+const BISECTING: &str = "
+[data]
+train = 'synthetic://blobs?rows=600&features=5&centers=4&seed=3'
+[learner]
+name = 'bisecting-k-means'
+k = 4
+";
+const MIXTURE: &str = "
+[data]
+train = 'synthetic://blobs?rows=600&features=5&centers=4&seed=3'
+[learner]
+name = 'gaussian-mixture'
+components = 4
+";
+const EDGES: &str = concat!(
+    "[data]\ntrain = '",
+    env!("CARGO_MANIFEST_DIR"),
+    "/../../examples/karate-club.csv'\nfeatures = ['source', 'destination']\nlabel = 'similarity'\n",
+    "[learner]\nname = 'power-iteration-clustering'\ntolerance = 0.0\n"
+);
+const COMPONENTS: &str = "
+[data]
+train = 'digits'
+label = 'class'
+[learner]
+name = 'pca'
+components = 5
+algorithm = 'randomised'
+tolerance = 0.0
+";
+const SINGULAR: &str = "
+[data]
+train = 'digits'
+label = 'class'
+[learner]
+name = 'truncated-svd'
+components = 5
+tolerance = 0.0
+";
+const SELECTION: &str = "
+[data]
+train = 'digits'
+label = 'class'
+[learner]
+name = 'feature-selection'
+k = 10
+";
+/// Learners that need fewer than three steps, and how many.
+const SHORT: [(&str, u64); 1] = [("feature-selection", 2)];
 const PERCEPTRON: &str = "
 [data]
 train = 'synthetic://classification?rows=400&features=6&seed=6'
@@ -237,6 +286,11 @@ fn stochastic_gradients_agree_with_one_worker() {
 #[test]
 fn k_means_agrees_with_one_worker() {
     same_objective(K_MEANS);
+}
+
+#[test]
+fn clusters_densities_and_projections_agree_with_one_worker() {
+    [BISECTING, MIXTURE, COMPONENTS, SINGULAR, SELECTION].into_iter().for_each(same_objective);
 }
 
 #[test]
@@ -440,6 +494,10 @@ fn tried(names: &[String]) -> std::result::Result<u64, Fault> {
         .into_iter()
         .chain([BAYES, MISTAKES, INTERACTIONS, ISOTONIC, SURVIVAL])
         .chain([LASSO, ELASTIC_NET, LINEAR_SVM, KERNEL_SVM])
+    let jobs = [DIGITS, K_MEANS, RATINGS, STUMPS, TOPICS, PERCEPTRON];
+    let text = jobs
+        .into_iter()
+        .chain([BISECTING, MIXTURE, EDGES, COMPONENTS, SINGULAR, SELECTION])
         .find(|text| text.contains(&format!("name = '{name}'")))
         .unwrap_or_else(|| panic!("no small job for {name}"));
     let mut sets: Vec<String> = [

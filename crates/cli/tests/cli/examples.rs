@@ -26,11 +26,14 @@ fn no_example_is_forgotten_here() {
     names.sort();
     let tested = [
         "averaging.toml",
+        "bisecting-k-means.toml",
         "boosted-stumps.toml",
         "digits.toml",
         "factorisation-machine.toml",
         "elastic-net.toml",
         "generalised-linear.toml",
+        "feature-selection.toml",
+        "gaussian-mixture.toml",
         "gossip.toml",
         "grouped.toml",
         "isotonic-regression.toml",
@@ -41,10 +44,13 @@ fn no_example_is_forgotten_here() {
         "linear-regression.toml",
         "local-steps.toml",
         "naive-bayes.toml",
+        "mini-batch-k-means.toml",
         "parameter-server.toml",
         "perceptron.toml",
         "pipelined-perceptron.toml",
         "prepared.toml",
+        "power-iteration-clustering.toml",
+        "principal-components.toml",
         "pushed-rows.toml",
         "ratings.toml",
         "reproducible.toml",
@@ -53,6 +59,7 @@ fn no_example_is_forgotten_here() {
         "sparse-mesh.toml",
         "survival-regression.toml",
         "topics.toml",
+        "truncated-svd.toml",
         "unequal-workers.toml",
     ];
     assert_eq!(names, tested);
@@ -74,6 +81,28 @@ fn linear_models_explain_their_numbers() {
         let report = runs(name, &[]);
         assert!(report["evaluation"]["r2"].as_f64().unwrap() > 0.4, "{name}: {report}");
     }
+fn clusters_densities_and_projections_run() {
+    let small = "data.train=synthetic://blobs?rows=2000&features=6&centers=4&seed=1";
+    let report = runs("gaussian-mixture", &[small]);
+    assert!(report["metrics"]["log_likelihood"].as_f64().unwrap() < 0.0, "{report}");
+    let report = runs("mini-batch-k-means", &[]);
+    assert!(report["metrics"]["inertia"].as_f64().unwrap() > 0.0, "{report}");
+    let report = runs("bisecting-k-means", &["learner.k=4"]);
+    assert!(report["metrics"]["inertia"].as_f64().unwrap() > 0.0, "{report}");
+    let report = runs("principal-components", &[]);
+    assert!(report["metrics"]["explained_variance"].as_f64().unwrap() > 0.9, "{report}");
+    let report = runs("truncated-svd", &[]);
+    // Five of 300 directions drawn by chance would keep a sixtieth.
+    assert!(report["metrics"]["explained_variance"].as_f64().unwrap() > 0.1, "{report}");
+    let report = runs("feature-selection", &[]);
+    assert_eq!(report["metrics"]["selected_features"], 20.0, "{report}");
+}
+
+#[test]
+fn a_karate_club_falls_apart() {
+    let report = runs("power-iteration-clustering", &[]);
+    // Ten of the 78 ties lead from one faction to the other; a cut of chance would be near 1.
+    assert!(report["metrics"]["normalised_cut"].as_f64().unwrap() < 0.5, "{report}");
 }
 
 #[test]

@@ -171,9 +171,8 @@ mod tests {
         let found = eigen(matrix, n);
         let scale = matrix.iter().fold(f64::MIN_POSITIVE, |m, x| m.max(x.abs()));
         for (place, vector) in found.vectors.chunks_exact(n).enumerate() {
-            for i in 0..n {
-                let image = dot(&matrix[i * n..(i + 1) * n], vector);
-                let off = (image - found.values[place] * vector[i]).abs();
+            for (row, x) in matrix.chunks_exact(n).zip(vector) {
+                let off = (dot(row, vector) - found.values[place] * x).abs();
                 assert!(off < 1e-12 * scale * n as f64, "{n}: {off}");
             }
             for (other, against) in found.vectors.chunks_exact(n).enumerate() {

@@ -293,11 +293,11 @@ mod tests {
                 (i..width).for_each(|j| upper[i * stride + j] = rng.normal());
             }
             squared_lengths(&tile, &upper, stride, &mut lengths);
-            for r in 0..rows {
+            for (r, length) in lengths.iter().enumerate().take(rows) {
                 let along =
                     |j: usize| -> f64 { (0..=j).map(|i| z(r, i) * upper[i * stride + j]).sum() };
                 let plain: f64 = (0..width).map(|j| along(j).powi(2)).sum();
-                assert!((lengths[r] - plain).abs() < 1e-11 * plain.max(1.0));
+                assert!((length - plain).abs() < 1e-11 * plain.max(1.0));
             }
         }
     }

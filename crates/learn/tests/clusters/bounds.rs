@@ -37,7 +37,7 @@ fn bounds_give_the_clusters_of_lloyd_from_fewer_distances() {
         let computed = |driven: &Driven| driven.model.i64("distances")[0];
         let all = lloyd.outcome.iterations.unwrap() as i64 * (table.rows() * k) as i64;
         assert_eq!(computed(&lloyd), all);
-        for algorithm in [Algorithm::Elkan, Algorithm::Hamerly, Algorithm::Auto] {
+        for algorithm in [Algorithm::Elkan, Algorithm::Hamerly] {
             for workers in [1, 3] {
                 let bounded = fit(&learner(k, algorithm), &table, workers);
                 same(&bounded, &lloyd);

@@ -55,7 +55,7 @@ const PARAMS: &[Param] = &[
         name: "algorithm",
         kind: ParamKind::Choice(&["auto", "lloyd", "elkan", "hamerly", "mini-batch"]),
         default: Some("auto"),
-        help: "compare all rows with all centres, spare distances by bounds, or move by mini-batches; auto: hamerly for two centres or more",
+        help: "compare all rows with all centres, spare distances by bounds, or move by mini-batches; auto is lloyd",
     },
     Param {
         name: "max_iterations",
@@ -92,7 +92,7 @@ const PARAMS: &[Param] = &[
 /// How the centres move.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Algorithm {
-    /// As the library sees fit: Hamerly's, where there is something to spare.
+    /// Lloyd's, whose kernel compares a row with all centres sooner than bounds can tell which it need not.
     Auto,
     /// Every row is compared with every centre.
     Lloyd,
@@ -167,7 +167,6 @@ impl KMeans {
     fn bounds(&self, progress: Progress) -> Option<Bounds> {
         match self.algorithm {
             _ if progress.empty > 0 => None,
-            Algorithm::Auto if self.k > 1 => Some(Bounds::One),
             Algorithm::Hamerly => Some(Bounds::One),
             Algorithm::Elkan => Some(Bounds::Each),
             _ => None,

@@ -10,6 +10,7 @@ use super::BuildLearner;
 use crate::algebra::symmetric::{Eigen, turn};
 use crate::projection::{self, Projection, check_width};
 use crate::{Appetite, Facts, Grade, Learner, Moment, Outcome, Place, Task, Work};
+use pulp::{Arch, Simd, WithSimd};
 use starlings_core::{
     Ability, Block, Entry, Fault, Graph, Kind, Model, Param, ParamKind, Params, Result, Role,
     Tensor, Update, Values,
@@ -190,6 +191,41 @@ fn finish(model: &mut Model, found: Eigen, count: usize, (weight, total): (f64, 
     model.set("explained_variance_ratio", Tensor::of(&[count], ratios, Role::Weight));
 }
 
+/// Σw and Σwx of every feature.
+fn means(batch: &Batch<'_>, width: usize) -> Vec<f64> {
+    let mut sums = vec![0.0; 1 + width];
+    for row in batch.rows() {
+        let weight = batch.table.weight(row);
+        sums[0] += weight;
+        let first = &mut sums[1..];
+        match batch.table.row(row) {
+            Row::Dense(values) => Arch::new().dispatch(AddScaled { values, weight, first }),
+            Row::Sparse(columns, values) => {
+                let entries = columns.iter().zip(values);
+                entries.for_each(|(&column, &x)| first[column as usize] += weight * f64::from(x));
+            }
+        }
+    }
+    sums
+}
+
+struct AddScaled<'a> {
+    values: &'a [f32],
+    weight: f64,
+    first: &'a mut [f64],
+}
+
+impl WithSimd for AddScaled<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) {
+        for (sum, x) in self.first.iter_mut().zip(self.values) {
+            *sum += self.weight * f64::from(*x);
+        }
+    }
+}
+
 /// Σw, Σwx and Σwx² of every feature.
 pub(super) fn moments(batch: &Batch<'_>, width: usize) -> Vec<f64> {
     let mut sums = vec![0.0; 1 + 2 * width];
@@ -265,9 +301,7 @@ impl Learner for Pca {
         let width = work.model.f64("mean").len();
         check_width(work.batch, width)?;
         if work.model.i64("progress")[0] == 0 {
-            let mut sums = moments(work.batch, width);
-            sums.truncate(1 + width);
-            work.outbox.emit(Block::dense("moments", sums));
+            work.outbox.emit(Block::dense("moments", means(work.batch, width)));
         } else if work.model.get(randomised::BASIS).is_some() {
             randomised::contribute(work);
         } else {

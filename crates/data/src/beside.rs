@@ -93,10 +93,13 @@ impl Joined {
                 return Err(self.uneven(input, last, "more"));
             }
             let mut keys = Dictionary::default();
-            for row in rows.clone() {
-                let group = self.starts.partition_point(|start| *start <= row) - 1;
-                let key = format!("{} of {}", group + 1, input.name());
-                chunk.groups.push(keys.code(&key)?);
+            let mut group = self.starts.partition_point(|start| *start <= rows.start);
+            let mut row = rows.start;
+            while row < rows.end {
+                let end = self.starts[group].min(rows.end);
+                let code = keys.code(&format!("{group} of {}", input.name()))?;
+                chunk.groups.resize(chunk.groups.len() + (end - row) as usize, code);
+                (group, row) = (group + 1, end);
             }
             chunk.group_keys = keys;
         }

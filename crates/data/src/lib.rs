@@ -4,6 +4,7 @@
 mod batch;
 mod beside;
 mod blocks;
+mod cells;
 mod chunk;
 mod columns;
 mod encode;

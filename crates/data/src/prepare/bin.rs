@@ -85,13 +85,14 @@ impl Statistics for Sums {
     fn finish(self: Box<Self>) -> Result<Fitted> {
         let plan = self.plan;
         let inner = |mut quantiles: Quantiles| {
-            let mut at = |share: f64| quantiles.at(share).unwrap_or(0.0);
-            let (low, high) = (at(0.0), at(1.0));
-            let edge = |edge: usize| {
-                let share = edge as f64 / plan.bins as f64;
-                if plan.quantile { at(share) } else { low + (high - low) * share }
+            let shares: Vec<f64> =
+                (0..=plan.bins).map(|edge| edge as f64 / plan.bins as f64).collect();
+            let found = quantiles.all_at(&shares).unwrap_or_else(|| vec![0.0; shares.len()]);
+            let (low, high) = (found[0], found[plan.bins]);
+            let edges = match plan.quantile {
+                true => found,
+                false => shares.iter().map(|share| low + (high - low) * share).collect(),
             };
-            let edges: Vec<f64> = (0..=plan.bins).map(edge).collect();
             let mut kept = vec![edges[0]];
             for edge in &edges[1..] {
                 if edge - kept[kept.len() - 1] > WIDTH_MIN {

@@ -33,22 +33,29 @@ impl Quantiles {
 
     /// The value below which this share of the numbers lies; `None` of no numbers.
     pub(crate) fn at(&mut self, share: f64) -> Option<f64> {
-        self.settle();
-        let total: u64 = self.kept.iter().map(|(_, count)| count).sum();
-        let place = share * total.checked_sub(1)? as f64;
-        let (low, high) = (self.ranked(place.floor() as u64), self.ranked(place.ceil() as u64));
-        Some(low + (high - low) * (place - place.floor()))
+        self.all_at(&[share]).map(|found| found[0])
     }
 
-    fn ranked(&self, rank: u64) -> f64 {
-        let mut passed = 0;
-        for (value, count) in &self.kept {
-            passed += count;
-            if passed > rank {
-                return f64::from(*value);
-            }
-        }
-        self.kept.last().map_or(f64::NAN, |(value, _)| f64::from(*value))
+    /// The same for several shares.
+    pub(crate) fn all_at(&mut self, shares: &[f64]) -> Option<Vec<f64>> {
+        self.settle();
+        let mut total = 0;
+        let ends = self.kept.iter().map(|(_, count)| {
+            total += count;
+            total
+        });
+        let ends: Vec<u64> = ends.collect();
+        let last = total.checked_sub(1)?;
+        let ranked = |rank: u64| {
+            let place = ends.partition_point(|end| *end <= rank.min(last));
+            f64::from(self.kept[place].0)
+        };
+        let between = |share: &f64| {
+            let place = share * last as f64;
+            let (low, high) = (ranked(place.floor() as u64), ranked(place.ceil() as u64));
+            low + (high - low) * (place - place.floor())
+        };
+        Some(shares.iter().map(between).collect())
     }
 
     fn settle(&mut self) {

@@ -3,10 +3,10 @@
 //! of rows that nobody wants are skipped without being read, and the others are decoded on several threads. Memory
 //! grows with the bytes that arrive, never with what a message declares.
 
-use super::cells::{Cell, Spot, Writer};
 use super::{Format, Guess, Place, Request, Role, Rows, Shape, Sink};
 use crate::DataSpec;
 use crate::blocks::in_order;
+use crate::cells::{Cell, Spot, Writer};
 use crate::chunk::Chunk;
 use crate::input::{Input, Stream, changed};
 use arrow_array::cast::AsArray;

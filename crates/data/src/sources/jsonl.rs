@@ -2,10 +2,10 @@
 //! are 1 and 0. The columns are the keys of the first lines; a key that comes up later is refused unless the job
 //! chooses its `features`. Objects and lists within are refused.
 
-use super::cells::{Cell, Spot, Writer};
 use super::{Format, Guess, Place, Reading, Request, Role, Rows, Shape, Sink};
 use crate::DataSpec;
 use crate::blocks::{Block, Blocks, MARK_BYTES, in_order};
+use crate::cells::{Cell, Spot, Writer};
 use crate::chunk::{Chunk, Mark};
 use crate::input::Input;
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};

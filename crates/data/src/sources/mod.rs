@@ -3,7 +3,6 @@
 
 mod arrow;
 pub(crate) mod builtin;
-mod cells;
 mod csv;
 mod idx;
 mod jsonl;

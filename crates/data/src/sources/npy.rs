@@ -3,10 +3,10 @@
 //! column of the first. NaN is missing. The header is believed only as far as bytes follow it. An array in Fortran
 //! order is held in memory while it is read, for its rows lie scattered.
 
-use super::cells::{Cell, Spot, Writer};
 use super::{Format, Guess, Place, Request, Role, Rows, Shape, Sink};
 use crate::DataSpec;
 use crate::blocks::in_order;
+use crate::cells::{Cell, Spot, Writer};
 use crate::chunk::Chunk;
 use crate::input::{Input, Stream, Tally, changed};
 use starlings_core::{Entry, Fault, Result};

@@ -1,9 +1,9 @@
 //! Apache Parquet: flat files of numbers, booleans and strings. Only the chosen columns are read, a slice of
 //! a row group at a time. Decimals are scaled; dates and times are numbers in the file's own unit.
 
-use super::cells::{Spot, Writer};
 use super::{Flow, Format, Guess, Place, Reading, Request, Role, Rows, Shape, Sink};
 use crate::DataSpec;
+use crate::cells::{Spot, Writer};
 use crate::chunk::Mark;
 use crate::input::{Input, cannot_open, changed};
 use parquet::basic::{ConvertedType, LogicalType, Type as Physical};
@@ -29,7 +29,7 @@ pub(super) const ENTRY: Entry<Format> = Entry {
 };
 
 /// A value of a file.
-type Cell = super::cells::Cell<ByteArray>;
+type Cell = crate::cells::Cell<ByteArray>;
 
 /// Rows decoded at a time.
 const ROWS: usize = 8192;

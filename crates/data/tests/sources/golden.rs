@@ -16,7 +16,7 @@ fn spec(name: &str) -> DataSpec {
 }
 
 fn x(row: usize) -> Option<f32> {
-    (row % 7 != 3).then(|| row as f32 * 0.5 - 3.0)
+    (row % 7 != 3).then_some(row as f32 * 0.5 - 3.0)
 }
 
 /// The rows of the script, with codes for towns: Oslo 0, Rome 1, Łódź 2.

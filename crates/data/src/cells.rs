@@ -1,16 +1,16 @@
 //! Values of typed columns (Parquet, Arrow, JSON, arrays) on their way into a chunk: what is missing, what is a number,
 //! what is a label, a weight or a group, and what is said of a value that cannot be what it should.
 
-use super::{NO_GROUP, NO_WEIGHT, Reading, Role};
 use crate::chunk::{Chunk, Surprise};
 use crate::number::{missing, number};
+use crate::sources::{NO_GROUP, NO_WEIGHT, Reading, Role};
 use crate::{Features, LabelNeed};
 use starlings_core::{Fault, Result};
 use std::borrow::Cow;
 
 /// One value of a column; texts are bytes of any owner.
 #[derive(Clone, Debug)]
-pub(super) enum Cell<T> {
+pub(crate) enum Cell<T> {
     Missing,
     Whole(i64),
     Number(f64),
@@ -48,31 +48,31 @@ impl<T: AsRef<[u8]>> Cell<T> {
 
 /// Where a value stands: the row within the chunk, its column, and what messages call the row.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Spot {
-    pub(super) row: usize,
-    pub(super) column: usize,
+pub(crate) struct Spot {
+    pub(crate) row: usize,
+    pub(crate) column: usize,
     /// The number of the row or line in the file.
-    pub(super) number: u64,
+    pub(crate) number: u64,
 }
 
 /// Writes values into a chunk. Each column's values come in the order of rows.
-pub(super) struct Writer<'a> {
+pub(crate) struct Writer<'a> {
     /// What messages call the file.
-    pub(super) name: &'a str,
+    pub(crate) name: &'a str,
     /// What messages call a row: "row" or "line".
-    pub(super) unit: &'static str,
-    pub(super) reading: &'a Reading,
-    pub(super) chunk: Chunk,
+    pub(crate) unit: &'static str,
+    pub(crate) reading: &'a Reading,
+    pub(crate) chunk: Chunk,
 }
 
 impl<'a> Writer<'a> {
-    pub(super) fn new(name: &'a str, unit: &'static str, reading: &'a Reading) -> Writer<'a> {
+    pub(crate) fn new(name: &'a str, unit: &'static str, reading: &'a Reading) -> Writer<'a> {
         let chunk = Chunk::dense(&reading.texts, reading.label == LabelNeed::Class);
         Writer { name, unit, reading, chunk }
     }
 
     /// Adds rows whose features are all missing.
-    pub(super) fn grow(&mut self, rows: usize) {
+    pub(crate) fn grow(&mut self, rows: usize) {
         if let Features::Dense { width, values } = &mut self.chunk.features {
             values.resize(values.len() + *width * rows, f32::NAN);
         }
@@ -80,13 +80,13 @@ impl<'a> Writer<'a> {
     }
 
     /// The chunk, when all is written.
-    pub(super) fn finish(mut self) -> Chunk {
+    pub(crate) fn finish(mut self) -> Chunk {
         self.chunk.add_up();
         self.chunk
     }
 
     /// Writes one value.
-    pub(super) fn put<T: AsRef<[u8]>>(&mut self, spot: Spot, cell: &Cell<T>) -> Result<()> {
+    pub(crate) fn put<T: AsRef<[u8]>>(&mut self, spot: Spot, cell: &Cell<T>) -> Result<()> {
         match self.reading.roles[spot.column] {
             Role::Skip => Ok(()),
             Role::Feature(slot) => self.feature(spot, slot, cell),
@@ -136,7 +136,7 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
-    pub(super) fn fault<T: AsRef<[u8]>>(&self, spot: Spot, cell: &Cell<T>, what: &str) -> Fault {
+    pub(crate) fn fault<T: AsRef<[u8]>>(&self, spot: Spot, cell: &Cell<T>, what: &str) -> Fault {
         let (name, unit, column) = (self.name, self.unit, &self.reading.names[spot.column]);
         let text: String = cell.text().chars().take(40).collect();
         Fault::caller(format!("{name}, {unit} {}, column '{column}': '{text}' {what}", spot.number))

@@ -29,33 +29,33 @@ fn no_example_is_forgotten_here() {
         "bisecting-k-means.toml",
         "boosted-stumps.toml",
         "digits.toml",
-        "factorisation-machine.toml",
         "elastic-net.toml",
-        "generalised-linear.toml",
+        "factorisation-machine.toml",
         "feature-selection.toml",
         "gaussian-mixture.toml",
+        "generalised-linear.toml",
         "gossip.toml",
         "grouped.toml",
         "isotonic-regression.toml",
         "k-means.toml",
         "kernel-svm.toml",
         "lasso-path.toml",
-        "linear-svm.toml",
         "linear-regression.toml",
+        "linear-svm.toml",
         "local-steps.toml",
-        "naive-bayes.toml",
         "mini-batch-k-means.toml",
+        "naive-bayes.toml",
         "parameter-server.toml",
         "perceptron.toml",
         "pipelined-perceptron.toml",
-        "prepared.toml",
         "power-iteration-clustering.toml",
+        "prepared.toml",
         "principal-components.toml",
         "pushed-rows.toml",
         "ratings.toml",
         "reproducible.toml",
-        "scheduled-lasso.toml",
         "ridge.toml",
+        "scheduled-lasso.toml",
         "sparse-mesh.toml",
         "survival-regression.toml",
         "topics.toml",
@@ -81,6 +81,9 @@ fn linear_models_explain_their_numbers() {
         let report = runs(name, &[]);
         assert!(report["evaluation"]["r2"].as_f64().unwrap() > 0.4, "{name}: {report}");
     }
+}
+
+#[test]
 fn clusters_densities_and_projections_run() {
     let small = "data.train=synthetic://blobs?rows=2000&features=6&centers=4&seed=1";
     let report = runs("gaussian-mixture", &[small]);

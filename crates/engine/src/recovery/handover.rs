@@ -10,7 +10,7 @@ use crate::net::Arrival;
 use crate::walk::{Walk, Walked};
 use starlings_cluster::checkpoint::Store;
 use starlings_cluster::tensors::{read_model, write_model};
-use starlings_core::{Block, Deadline, Fault, Model, Result, Role, Seat, Step, Update};
+use starlings_core::{Block, Deadline, Fault, Model, Result, Role, Seat, Step, Tensor, Update};
 use starlings_learn::{Memory, Place};
 use starlings_transport::{Header, Lane};
 
@@ -39,8 +39,10 @@ impl Desk {
             || Fault::peer(Some(source), format!("{source} handed over what cannot be read"));
         let ((walked, leases), model) = unpack(&arrival.payload).ok_or_else(broken)?;
         // State may come and go while a learner learns; what it is to give back may not.
-        let mut weights = self.model.iter().filter(|(_, tensor)| tensor.role == Role::Weight);
-        let fits = weights.all(|(name, _)| model.get(name).is_some());
+        let lacks = |(name, tensor): (&str, &Tensor)| {
+            tensor.role == Role::Weight && model.get(name).is_none()
+        };
+        let fits = !self.model.iter().any(lacks);
         if !fits {
             return Err(broken());
         }

@@ -8,6 +8,7 @@ mod memory;
 pub mod metrics;
 mod optimisers;
 mod outbox;
+mod trees;
 mod wires;
 
 pub use learner::{Appetite, Facts, Grade, Learner, Moment, Needs, Outcome, Place, Task, Work};

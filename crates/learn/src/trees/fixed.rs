@@ -16,6 +16,12 @@ pub(crate) fn count(value: f32, counts: &mut [i64]) {
     }
 }
 
+/// Counts the exponent of the largest of some magnitudes, which is all that [`bound`] asks for.
+pub(crate) fn count_largest(values: impl Iterator<Item = f32>, counts: &mut [i64]) {
+    let largest = values.fold(0, |largest, value| largest.max(value.to_bits() & 0x7fff_ffff));
+    count(f32::from_bits(largest), counts);
+}
+
 /// A power of two above all magnitudes counted; 1 when there are none.
 pub(crate) fn bound(counts: &[i64]) -> f64 {
     match counts.iter().rposition(|&count| count > 0) {
@@ -32,7 +38,8 @@ pub(crate) fn scale(bound: f64, rows: u64) -> f64 {
 
 /// A number on the grid.
 pub(crate) fn grid(value: f64, scale: f64) -> i64 {
-    (value * scale).round() as i64
+    let exact = value * scale;
+    (exact + 0.5f64.copysign(exact)) as i64
 }
 
 /// A well-mixed function of a key and a row: chance that belongs to the row, whoever holds it (Steele et al., 2014).

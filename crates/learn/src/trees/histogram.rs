@@ -61,6 +61,16 @@ pub(crate) enum Gradients {
 }
 
 impl Gradients {
+    /// Makes room for so many rows; what was there may stay, for it is written anew.
+    pub(crate) fn reset(&mut self, narrow: bool, rows: usize) {
+        match (narrow, &mut *self) {
+            (true, Gradients::Narrow(words)) => words.resize(rows, 0),
+            (true, _) => *self = Gradients::Narrow(vec![0; rows]),
+            (false, Gradients::Wide(pairs)) => pairs.resize(rows, [0; 2]),
+            (false, _) => *self = Gradients::Wide(vec![[0; 2]; rows]),
+        }
+    }
+
     /// The sums of one row.
     pub(crate) fn row(&self, row: usize) -> Sums {
         match self {

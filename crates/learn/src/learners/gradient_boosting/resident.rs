@@ -159,7 +159,7 @@ impl Resident {
 
     fn differentiate(&mut self, setup: &Setup<'_>, model: &Model) {
         let rows = self.store.rows();
-        self.gradients.clear();
+        // Every row is written anew, so what was there may stay.
         self.gradients.resize(rows * setup.outputs, [0.0; 2]);
         match setup.loss {
             Loss::LambdaRank => {
@@ -174,11 +174,13 @@ impl Resident {
             }
             Loss::Softmax => self.differentiate_classes(setup.outputs),
             loss => {
-                for row in 0..rows {
-                    let label = f64::from(self.labels[row]);
-                    let derivatives = loss.derivatives(self.scores[row], label);
-                    let weight = self.weight(row);
-                    self.gradients[row] = derivatives.map(|x| (x * weight) as f32);
+                let scored = self.scores.iter().zip(&self.labels);
+                for (row, (into, (&score, &label))) in
+                    self.gradients.iter_mut().zip(scored).enumerate()
+                {
+                    let weight = self.weights.get(row).map_or(1.0, |&weight| f64::from(weight));
+                    let derivatives = loss.derivatives(score, f64::from(label));
+                    *into = derivatives.map(|x| (x * weight) as f32);
                 }
             }
         }
@@ -216,28 +218,25 @@ impl Resident {
         let bag = self.bag(setup, model);
         let chance = fixed::key(self.seed, "rounding", &[number as u64]);
         let gradients = &self.gradients[output * rows..(output + 1) * rows];
-        let narrow = setup.is_narrow(clock.rows);
-        let mut words = vec![0; if narrow { rows } else { 0 }];
-        let mut pairs = vec![[0; 2]; if narrow { 0 } else { rows }];
-        each_row(&self.segments, |row, global| {
-            if bag[row] == 0.0 {
-                return;
+        self.grid.reset(setup.is_narrow(clock.rows), rows);
+        match &mut self.grid {
+            Gradients::Narrow(words) => each_row(&self.segments, |row, global| {
+                let factor = bag.get(row).map_or(1.0, |&factor| f64::from(factor));
+                let pair = [0, 1].map(|at| f64::from(gradients[row][at]) * factor * scales[at]);
+                words[row] = rounded(pair, fixed::mix(chance, global));
+            }),
+            Gradients::Wide(pairs) => {
+                for (row, (pair, gradient)) in pairs.iter_mut().zip(gradients).enumerate() {
+                    let factor = bag.get(row).map_or(1.0, |&factor| f64::from(factor));
+                    *pair =
+                        [0, 1].map(|at| fixed::grid(f64::from(gradient[at]) * factor, scales[at]));
+                }
             }
-            let [gradient, hessian] = gradients[row].map(|x| f64::from(x) * f64::from(bag[row]));
-            if narrow {
-                words[row] = rounded(
-                    [gradient * scales[0], hessian * scales[1]],
-                    fixed::mix(chance, global),
-                );
-            } else {
-                pairs[row] = [fixed::grid(gradient, scales[0]), fixed::grid(hessian, scales[1])];
-            }
-        });
-        self.grid = if narrow { Gradients::Narrow(words) } else { Gradients::Wide(pairs) };
-        let inside = |row: &u32| bag[*row as usize] != 0.0;
+        }
+        let inside = |row: &u32| bag.get(*row as usize).is_none_or(|&factor| factor != 0.0);
         self.partition.reset((0..rows as u32).filter(inside));
         self.outside = (0..rows as u32).filter(|row| !inside(row)).collect();
-        self.bag = if setup.options.goss.is_some() { bag } else { Vec::new() };
+        self.bag = bag;
     }
 
     /// How much a row of the growing tree counts beside its weight.
@@ -245,8 +244,13 @@ impl Resident {
         self.bag.get(row).map_or(1.0, |&factor| f64::from(factor))
     }
 
-    /// How much each row counts in this iteration beside its weight: 0 when it is not looked at.
+    /// How much each row counts in this iteration beside its weight: 0 when it is not looked at. Empty when all count
+    /// one.
     fn bag(&self, setup: &Setup<'_>, model: &Model) -> Vec<f32> {
+        let trained = self.parts.iter().all(|&part| part == Part::Train);
+        if trained && setup.options.subsample >= 1.0 && setup.options.goss.is_none() {
+            return Vec::new();
+        }
         let iteration = setup.iteration(model) as u64;
         let chance = fixed::key(self.seed, "bag", &[iteration]);
         let (threshold, amplification) = (state::threshold(model), setup.amplification());

@@ -61,14 +61,17 @@ pub(super) fn scale(setup: &Setup<'_>, resident: Option<&Resident>, work: &mut W
     if let Some(resident) = resident {
         let rows = resident.store.rows();
         let gradients = &resident.gradients[output * rows..(output + 1) * rows];
-        for (row, [gradient, hessian]) in gradients.iter().enumerate() {
-            if resident.parts[row] == Part::Train {
-                fixed::count(*gradient, &mut exponents[..EXPONENTS]);
-                fixed::count(*hessian, &mut exponents[EXPONENTS..]);
-                if !buckets.is_empty() {
-                    buckets[bucket(resident.importance(setup.outputs, row))] += 1;
-                }
-            }
+        for (at, exponents) in exponents.chunks_exact_mut(EXPONENTS).enumerate() {
+            let parts = gradients.iter().zip(&resident.parts);
+            let trained = parts.map(|(pair, part)| match part {
+                Part::Train => pair[at],
+                _ => 0.0,
+            });
+            fixed::count_largest(trained, exponents);
+        }
+        if !buckets.is_empty() {
+            let trained = (0..rows).filter(|&row| resident.parts[row] == Part::Train);
+            trained.for_each(|row| buckets[bucket(resident.importance(setup.outputs, row))] += 1);
         }
         if output == 0 && setup.loss != Loss::LambdaRank {
             let every = if setup.is_narrow(clock.rows) { SPARSE_LOSS } else { 1 };

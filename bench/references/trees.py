@@ -136,7 +136,7 @@ def main():
     pruned = DecisionTreeClassifier(ccp_alpha=0.005, random_state=1).fit(*train)
     found["digits_leaves_pruned"] = {"scikit-learn": int(pruned.get_n_leaves())}
     (x, y), _ = shuttle()
-    odd = IsolationForest(100, random_state=1).fit(x)
+    odd = IsolationForest(n_estimators=100, random_state=1).fit(x)
     found["shuttle_auc_isolation"] = {"scikit-learn": roc_auc_score(y, -odd.score_samples(x))}
     print(json.dumps(found, indent=2))
 

@@ -1,6 +1,7 @@
 //! Stop 2 of the walk: batch → update → model. The trait is in `learner.rs`; each algorithm is one file
 //! or folder under `learners/`, on top of `optimisers/` and `kernels/`.
 
+mod importance;
 mod kernels;
 mod learner;
 mod learners;
@@ -11,6 +12,7 @@ mod outbox;
 mod trees;
 mod wires;
 
+pub use importance::permutation_importance;
 pub use learner::{Appetite, Facts, Grade, Learner, Moment, Needs, Outcome, Place, Task, Work};
 pub use learners::{BuildLearner, LEARNERS};
 pub use learners::{k_means, matrix_factorisation};

@@ -320,7 +320,6 @@ fn an_interrupted_job_resumes_to_the_same_bits() {
     interrupted_then_resumed_gives_the_same_bits(K_MEANS, &["cluster.workers=3"]);
     interrupted_then_resumed_gives_the_same_bits(STUMPS, &["cluster.workers=2"]);
     interrupted_then_resumed_gives_the_same_bits(BOOSTING, &["cluster.workers=2"]);
-    interrupted_then_resumed_gives_the_same_bits(FOREST, &["cluster.workers=3"]);
 }
 
 #[test]

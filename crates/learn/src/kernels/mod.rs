@@ -2,5 +2,6 @@
 
 pub(crate) mod distances;
 pub(crate) mod nearest;
+pub(crate) mod prefetch;
 pub(crate) mod products;
 pub(crate) mod sparse_nearest;

@@ -8,6 +8,7 @@
 
 use super::columns::Columns;
 use super::store::Store;
+use crate::kernels::prefetch::prefetch;
 
 /// Bits of the count in a packed word, and above it the bits of the second derivatives.
 const COUNT_BITS: u32 = 14;
@@ -20,6 +21,8 @@ pub(crate) const HESSIAN_MAX: f64 = 2047.0;
 /// Bits of the count in the second word of a pair, and the most rows of one.
 const PAIR_COUNT_BITS: u32 = 26;
 const PAIR_ROWS_MAX: i64 = 1 << 25;
+/// How many rows ahead memory is asked for.
+const AHEAD: usize = 16;
 
 /// Sums over rows: gradient, second derivative (both on their grids) and how many rows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -223,7 +226,11 @@ pub(crate) fn build(
 }
 
 fn add_all(rows: &[u32], store: &Store, words: &[u64], bins: &mut [[u64; 256]]) {
-    for &row in rows {
+    for (at, &row) in rows.iter().enumerate() {
+        if let Some(&later) = rows.get(at + AHEAD) {
+            store.prefetch(later as usize);
+            prefetch(words, later as usize);
+        }
         let word = words[row as usize];
         for (bins, &bin) in bins.iter_mut().zip(store.row(row as usize)) {
             let sum = &mut bins[usize::from(bin)];
@@ -280,10 +287,8 @@ fn empty(bench: &[[u64; 256]], layout: &Layout, form: Form, out: &mut [i64]) {
 }
 
 /// The sums of every bin from the words of a form.
-pub(crate) fn read(form: Form, words: &[i64], into: &mut [Sums]) {
-    for (sums, words) in into.iter_mut().zip(words.chunks_exact(form.words())) {
-        *sums = form.read(words);
-    }
+pub(crate) fn read(form: Form, words: &[i64]) -> Vec<Sums> {
+    words.chunks_exact(form.words()).map(|words| form.read(words)).collect()
 }
 
 #[cfg(test)]
@@ -319,9 +324,7 @@ mod tests {
                     &mut Bench::default(),
                     &mut words,
                 );
-                let mut sums = vec![Sums::default(); layout.bins()];
-                read(form, &words, &mut sums);
-                sums
+                read(form, &words)
             };
             let all: Vec<u32> = (0..rows as u32).collect();
             let wanted = sums(&wide, Form::Three, &all);

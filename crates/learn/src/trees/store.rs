@@ -2,6 +2,7 @@
 //! cache line; and once more column after column, which is how a split reads them.
 
 use super::columns::Columns;
+use crate::kernels::prefetch::prefetch;
 use starlings_core::Shard;
 use starlings_data::{Batch, Row, Table};
 
@@ -118,6 +119,13 @@ impl Store {
     /// How many rows.
     pub(crate) fn rows(&self) -> usize {
         self.rows
+    }
+
+    /// Asks for a row that will be read soon.
+    #[inline]
+    pub(crate) fn prefetch(&self, row: usize) {
+        prefetch(&self.by_row, row * self.width);
+        prefetch(&self.by_row, (row + 1) * self.width - 1);
     }
 
     /// The bins of one row.

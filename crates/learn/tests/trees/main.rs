@@ -30,7 +30,8 @@ fn build(name: &str, parameters: &str) -> Result<Box<dyn Learner>> {
 
 /// A schema of numbers, with as many classes as the labels have where classes are wanted.
 fn schema(learner: &dyn Learner, table: &Table) -> Schema {
-    let classes = table.labels.iter().fold(0.0, |most: f32, &label| most.max(label)) as usize + 1;
+    let classes =
+        table.labels.iter().fold(0.0, |most: f32, &label| most.max(label)).min(1e6) as usize + 1;
     let target = match learner.task() {
         Task::Classification => {
             Target::Classes((0..classes.max(2)).map(|c| c.to_string()).collect())

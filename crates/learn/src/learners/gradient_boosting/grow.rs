@@ -159,9 +159,7 @@ fn unpacked(view: &View, model: &Model, mut words: &[i64], rows: u64) -> Vec<See
         let layout = view.node_layout(model, place);
         let form = view.growing.form(node, view.narrow, rows);
         let (own, rest) = words.split_at(layout.bins() * form.words());
-        let mut sums = vec![Sums::default(); layout.bins()];
-        histogram::read(form, own, &mut sums);
-        all.push(Seen { node, layout, sums });
+        all.push(Seen { node, layout, sums: histogram::read(form, own) });
         words = rest;
     }
     all

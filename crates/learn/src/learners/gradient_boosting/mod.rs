@@ -186,7 +186,7 @@ impl Learner for GradientBoosting {
             }
             Phase::Scores => scale::apply_scores(&setup, model, update, &mut clock, moment.seed),
             Phase::Scale => {
-                let outcome = scale::apply_scale(&setup, model, update, &mut clock);
+                let outcome = scale::apply_scale(&setup, model, update, &mut clock, moment.rows);
                 growing::Growing::root().save(model);
                 clock.phase = growth_phase(&setup);
                 outcome

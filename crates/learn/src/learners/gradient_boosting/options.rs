@@ -19,8 +19,6 @@ pub(super) enum Growth {
 pub(super) enum Parallelism {
     /// Histograms of all features.
     Data,
-    /// Rows once, then only the best splits.
-    Feature,
     /// Votes, then histograms of the elected features.
     Voting,
 }
@@ -182,9 +180,9 @@ pub(super) const PARAMS: &[Param] = &[
     ),
     param(
         "parallelism",
-        ParamKind::Choice(&["data", "feature", "voting"]),
+        ParamKind::Choice(&["data", "voting"]),
         "data",
-        "what is exchanged: histograms, best splits (rows are copied once), or elected histograms",
+        "what is exchanged: histograms of all features, or of those that shards elect",
     ),
     param(
         "votes",
@@ -225,7 +223,6 @@ impl Options {
                 _ => GradientBits::Auto,
             },
             parallelism: match params.text("parallelism") {
-                "feature" => Parallelism::Feature,
                 "voting" => Parallelism::Voting,
                 _ => Parallelism::Data,
             },

@@ -56,7 +56,8 @@ pub(super) fn scale(setup: &Setup<'_>, resident: Option<&Resident>, work: &mut W
     let output = tree::count(work.model) % setup.outputs;
     let clock = Clock::load(work.model);
     let mut exponents = vec![0; 2 * EXPONENTS];
-    let mut losses = vec![0.0; 4];
+    let mut losses = vec![0.0; 2];
+    let mut held = vec![0; 2];
     let mut buckets = vec![0; if setup.options.goss.is_some() { BUCKETS } else { 0 }];
     if let Some(resident) = resident {
         let rows = resident.store.rows();
@@ -75,11 +76,23 @@ pub(super) fn scale(setup: &Setup<'_>, resident: Option<&Resident>, work: &mut W
         }
         if output == 0 && setup.loss != Loss::LambdaRank {
             let every = if setup.is_narrow(clock.rows) { SPARSE_LOSS } else { 1 };
-            sum_losses(setup, resident, every, &mut losses);
+            let scales = held_scales(setup, work.model, work.moment.rows);
+            sum_losses(setup, resident, every, &mut |part, loss, weight| match part {
+                Part::Train => {
+                    losses[0] += weight * loss;
+                    losses[1] += weight;
+                }
+                _ => {
+                    let most = held_bound(setup, work.model);
+                    held[0] += fixed::grid((weight * loss).clamp(-most, most), scales[0]);
+                    held[1] += fixed::grid(weight, scales[1]);
+                }
+            });
         }
     }
     work.outbox.emit(Block::counts("exponents", exponents));
     work.outbox.emit(Block::dense("losses", losses));
+    work.outbox.emit(Block::counts("held", held));
     work.outbox.emit(Block::counts("buckets", buckets));
 }
 
@@ -87,16 +100,21 @@ fn bucket(importance: f32) -> usize {
     (importance.to_bits() >> 19) as usize
 }
 
-/// Weighted losses and weights of training rows (one in `every`), then of rows held out.
-fn sum_losses(setup: &Setup<'_>, resident: &Resident, every: u64, sums: &mut [f64]) {
+/// Calls with part, loss and weight of training rows (one in `every`) and of rows held out.
+fn sum_losses(
+    setup: &Setup<'_>,
+    resident: &Resident,
+    every: u64,
+    each: &mut impl FnMut(Part, f64, f64),
+) {
     let rows = resident.store.rows();
     let mut all = vec![0.0; setup.outputs];
     each_row(&resident.segments, |row, global| {
-        let at = match resident.parts[row] {
-            Part::Train if global % every == 0 => 0,
-            Part::HeldOut => 2,
+        match resident.parts[row] {
+            Part::Train if global % every == 0 => {}
+            Part::HeldOut => {}
             _ => return,
-        };
+        }
         let (weight, label) = (resident.weight(row), resident.labels[row]);
         let loss = match setup.loss {
             Loss::Softmax => {
@@ -106,9 +124,27 @@ fn sum_losses(setup: &Setup<'_>, resident: &Resident, every: u64, sums: &mut [f6
             }
             loss => loss.value(resident.scores[row], f64::from(label)),
         };
-        sums[at] += weight * loss;
-        sums[at + 1] += weight;
+        each(resident.parts[row], loss, weight);
     });
+}
+
+/// More than any row's weighted loss, as long as predictions stay near the labels: what is beyond counts as this. It
+/// makes the sums over held-out rows whole numbers, so that all flocks stop at the same tree.
+fn held_bound(setup: &Setup<'_>, model: &Model) -> f64 {
+    let [labels, weights] = [0, 1].map(|at| model.f64("label_bounds")[at]);
+    let largest = labels.max(labels / weights);
+    let loss = match setup.loss {
+        Loss::Squared => 16.0 * largest * largest,
+        Loss::Huber { alpha } => 16.0 * largest * largest.max(alpha),
+        Loss::Absolute | Loss::Quantile { .. } => 8.0 * largest,
+        Loss::Poisson => 64.0 * largest + 64.0,
+        Loss::Logistic | Loss::Softmax | Loss::LambdaRank => 64.0,
+    };
+    loss * weights
+}
+
+fn held_scales(setup: &Setup<'_>, model: &Model, rows: u64) -> [f64; 2] {
+    [held_bound(setup, model), model.f64("label_bounds")[1]].map(|bound| fixed::scale(bound, rows))
 }
 
 /// Agrees on the grids of the next tree; judges the trees so far at the beginning of an iteration.
@@ -117,13 +153,17 @@ pub(super) fn apply_scale(
     model: &mut Model,
     update: &Update,
     clock: &mut Clock,
+    rows: u64,
 ) -> Outcome {
-    let (losses, exponents) = (update.f64("losses"), update.i64("exponents"));
+    let (losses, held, exponents) =
+        (update.f64("losses"), update.i64("held"), update.i64("exponents"));
     let first = tree::count(model).is_multiple_of(setup.outputs);
-    let mean = |at: usize| (losses[at + 1] > 0.0).then(|| losses[at] / losses[at + 1]);
+    let mean = (losses[1] > 0.0).then(|| losses[0] / losses[1]);
+    let scales = held_scales(setup, model, rows);
+    let held = (held[1] > 0).then(|| (held[0] as f64 / scales[0]) / (held[1] as f64 / scales[1]));
     let mut done = false;
     if first && setup.loss != Loss::LambdaRank {
-        done = judge(setup, model, clock, mean(2));
+        done = judge(setup, model, clock, held);
     }
     let bounds = [&exponents[..EXPONENTS], &exponents[EXPONENTS..]].map(fixed::bound);
     let threshold = match setup.options.goss {
@@ -132,7 +172,7 @@ pub(super) fn apply_scale(
     };
     state::set_bounds(model, bounds, threshold);
     let iterations = Some(setup.iteration(model) as u64);
-    Outcome { objective: mean(0).filter(|_| first), done, iterations }
+    Outcome { objective: mean.filter(|_| first), done, iterations }
 }
 
 /// Where the share `top` of the largest gradients begins, at the nearest bucket that has at least so many.
@@ -156,10 +196,7 @@ fn judge(setup: &Setup<'_>, model: &mut Model, clock: &mut Clock, held: Option<f
     if rounds > 0
         && let Some(loss) = held
     {
-        // Sums of floats differ in their last bits between flocks; an improvement is more than that.
-        if clock.best_loss == f64::INFINITY
-            || loss < clock.best_loss - 1e-12 * clock.best_loss.abs()
-        {
+        if loss < clock.best_loss {
             (clock.best, clock.best_loss) = (iteration, loss);
         }
         if iteration - clock.best >= rounds || iteration == clock.iterations {

@@ -62,8 +62,7 @@ fn vote(
     let mut words = vec![0; view.layout.bins() * form.words()];
     let Resident { store, grid, bench, .. } = resident;
     histogram::build((rows, store), grid, (&view.layout, form), bench, &mut words);
-    let mut sums = vec![Sums::default(); view.layout.bins()];
-    histogram::read(form, &words, &mut sums);
+    let sums = histogram::read(form, &words);
     let all = rows.iter().fold(Sums::default(), |all, &row| all + grid.row(row as usize));
     let subject = Subject { sums: all, bounds: [f64::NEG_INFINITY, f64::INFINITY] };
     let sides = (&view.columns, &view.layout);

@@ -1,6 +1,6 @@
 """The files that all contenders read, from fixed seeds.
 
-Usage: data.py blobs|correlated|onehot|ratings|wide FOLDER SCALE. A scale below 1 makes fewer rows, for quick runs.
+Usage: data.py blobs|correlated|onehot|ratings|wide|collisions FOLDER SCALE. A scale below 1 makes fewer rows, for quick runs.
 Files appear whole or not at all: they are written beside their place and then renamed.
 """
 
@@ -81,6 +81,23 @@ def wide(folder, scale):
     parquet(folder, "wide", points, labels)
 
 
+def collisions(folder, scale):
+    """28 features of which products, waves and steps decide, as hard as UCI's HIGGS; a sixth is for testing."""
+    random = np.random.default_rng(16)
+    rows, tests = int(1_000_000 * scale), int(200_000 * scale)
+    x = random.standard_normal((rows + tests, 28), dtype=np.float32)
+    x[:, 21:] = np.abs(x[:, 21:]) ** 1.5
+    x[:, 7], x[:, 11] = random.integers(0, 3, (2, rows + tests))
+    score = 0.8 * x[:, 0] * x[:, 1] - 0.6 * np.sin(2 * x[:, 2]) + 0.5 * (x[:, 3] > 0.5) * x[:, 4] + 0.4 * x[:, 22] * x[:, 5]
+    score += -0.5 * np.abs(x[:, 6] - x[:, 8]) + 0.3 * x[:, 23] - 0.3 * (x[:, 7] == 1) * x[:, 9] + 0.2 * x[:, 10] ** 2
+    chance = 1.0 / (1.0 + np.exp(-1.2 * (score - score.mean())))
+    labels = (random.random(rows + tests) < chance).astype(np.int64)
+    # The others first: the large training file says that all are there.
+    parquet(folder, "collisions-test", x[rows:], labels[rows:])
+    parquet(folder, "collisions-some", x[: rows // 5], labels[: rows // 5])
+    parquet(folder, "collisions", x[:rows], labels[:rows])
+
+
 def parquet(folder, name, points, labels=None):
     import pyarrow
     import pyarrow.parquet
@@ -112,5 +129,5 @@ class whole:
 if __name__ == "__main__":
     name, folder, scale = sys.argv[1:4]
     os.makedirs(folder, exist_ok=True)
-    makers = {"blobs": blobs, "correlated": correlated, "onehot": onehot, "ratings": ratings, "wide": wide}
+    makers = {"blobs": blobs, "correlated": correlated, "onehot": onehot, "ratings": ratings, "wide": wide, "collisions": collisions}
     makers[name](folder, float(scale))

@@ -257,4 +257,10 @@ pub trait Learner: Send + Sync {
         let _ = model;
         None
     }
+
+    /// The trained model in words, for people who inspect it.
+    fn describe(&self, model: &Model, schema: &Schema) -> Option<String> {
+        let _ = (model, schema);
+        None
+    }
 }

@@ -4,6 +4,7 @@
 mod algebra;
 mod by_shard;
 mod columns;
+mod importance;
 mod kernels;
 mod learner;
 mod learners;
@@ -17,8 +18,10 @@ mod projection;
 mod refusals;
 mod rows;
 mod sparse_regression;
+mod trees;
 mod wires;
 
+pub use importance::permutation_importance;
 pub use learner::{Appetite, Facts, Grade, Learner, Moment, Needs, Outcome, Place, Task, Work};
 pub use learners::{BuildLearner, LEARNERS};
 pub use learners::{gaussian_mixture, k_means, matrix_factorisation};

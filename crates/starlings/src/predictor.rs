@@ -91,6 +91,12 @@ impl Predictor {
         &self.schema
     }
 
+    /// The model in words, where the learner has some.
+    #[must_use]
+    pub fn describe(&self) -> Option<String> {
+        self.learner.describe(&self.file.model, &self.schema)
+    }
+
     /// Predicts every row of a data set.
     ///
     /// # Errors

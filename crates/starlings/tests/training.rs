@@ -79,6 +79,36 @@ train = 'synthetic://classification?rows=500&features=6&seed=4'
 name = 'boosted-stumps'
 trees = 8
 ";
+const BOOSTING: &str = "
+[data]
+train = 'synthetic://classification?rows=500&features=6&seed=4'
+[learner]
+name = 'gradient-boosting'
+trees = 5
+leaves = 7
+";
+const TREE: &str = "
+[data]
+train = 'synthetic://classification?rows=500&features=6&seed=4'
+[learner]
+name = 'decision-tree'
+max_depth = 4
+";
+const FOREST: &str = "
+[data]
+train = 'synthetic://classification?rows=500&features=6&seed=4'
+[learner]
+name = 'random-forest'
+trees = 20
+max_depth = 4
+";
+const ISOLATION: &str = "
+[data]
+train = 'synthetic://blobs?rows=600&features=5&centers=4&seed=3'
+[learner]
+name = 'isolation-forest'
+trees = 10
+";
 const TOPICS: &str = "
 [data]
 train = 'synthetic://documents?documents=80&words=60&topics=4&length=30&seed=5'
@@ -215,7 +245,8 @@ name = 'survival-regression'
 event = 'event'
 ";
 /// Learners that need fewer than three steps, and how many.
-const SHORT: [(&str, u64); 2] = [("naive-bayes", 1), ("feature-selection", 2)];
+const SHORT: [(&str, u64); 3] =
+    [("naive-bayes", 1), ("feature-selection", 2), ("isolation-forest", 1)];
 
 fn close(a: f64, b: f64) -> bool {
     (a - b).abs() <= 1e-9 * a.abs().max(b.abs()).max(1e-12)
@@ -278,6 +309,19 @@ fn stochastic_gradients_agree_with_one_worker() {
     for topology in ["cluster.topology=ring", "cluster.topology=star"] {
         let together = run(&["cluster.workers=3", topology]);
         assert!(close(alone.objective, together.objective), "{topology}");
+    }
+}
+
+#[test]
+fn trees_are_the_same_bits_on_every_flock() {
+    for text in [BOOSTING, TREE, FOREST, ISOLATION] {
+        let alone = report(text, &["cluster.workers=1"]);
+        for workers in ["cluster.workers=2", "cluster.workers=4"] {
+            for topology in ["cluster.topology=ring", "cluster.topology=star"] {
+                let together = report(text, &[workers, topology]);
+                assert_eq!(alone.digest, together.digest, "{workers} {topology} {text}");
+            }
+        }
     }
 }
 
@@ -438,6 +482,7 @@ fn an_interrupted_job_resumes_to_the_same_bits() {
     interrupted_then_resumed_gives_the_same_bits(DIGITS, &["cluster.workers=2"]);
     interrupted_then_resumed_gives_the_same_bits(K_MEANS, &["cluster.workers=3"]);
     interrupted_then_resumed_gives_the_same_bits(STUMPS, &["cluster.workers=2"]);
+    interrupted_then_resumed_gives_the_same_bits(BOOSTING, &["cluster.workers=2"]);
 }
 
 #[test]
@@ -493,6 +538,7 @@ fn tried(names: &[String]) -> std::result::Result<u64, Fault> {
         .chain([BAYES, MISTAKES, INTERACTIONS, ISOTONIC, SURVIVAL])
         .chain([LASSO, ELASTIC_NET, LINEAR_SVM, KERNEL_SVM])
         .chain([BISECTING, MIXTURE, EDGES, COMPONENTS, SINGULAR, SELECTION])
+        .chain([BOOSTING, TREE, FOREST, ISOLATION])
         .find(|text| text.contains(&format!("name = '{name}'")))
         .unwrap_or_else(|| panic!("no small job for {name}"));
     let mut sets: Vec<String> = [

@@ -87,6 +87,7 @@ pub struct Run<'a> {
     workers: Vec<Worker>,
     step: u64,
     outcome: Outcome,
+    emitted: usize,
 }
 
 /// One worker: its rows, its replica and what it remembers.
@@ -131,7 +132,14 @@ impl<'a> Run<'a> {
             Worker { dealer, model: model.clone(), memory: remembered }
         };
         let workers = (0..options.workers).map(worker).collect();
-        Run { learner, options: *options, workers, step: steps, outcome: Outcome::default() }
+        Run {
+            learner,
+            options: *options,
+            workers,
+            step: steps,
+            outcome: Outcome::default(),
+            emitted: 0,
+        }
     }
 
     /// Steps taken, the model and what all workers remember.
@@ -167,6 +175,7 @@ impl<'a> Run<'a> {
         for worker in &mut self.workers {
             let (update, when) = worker.contribute(self.learner, &self.options, self.step)?;
             moment = Some(when);
+            self.emitted = update.bytes();
             match &mut sum {
                 None => sum = Some(update),
                 Some(sum) => sum.fold(&update).expect("workers emit the same names and shapes"),
@@ -178,6 +187,12 @@ impl<'a> Run<'a> {
         }
         self.step += 1;
         Ok(true)
+    }
+
+    /// Bytes of the numbers that one worker emitted in the last step.
+    #[must_use]
+    pub fn emitted(&self) -> usize {
+        self.emitted
     }
 
     /// Scores the model over all rows.

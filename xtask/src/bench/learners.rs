@@ -1,4 +1,4 @@
-//! Learners against scikit-learn and Spark MLlib. Everybody reads the same file, which `bench/peers/data.py` makes
+//! Learners against scikit-learn, Spark MLlib, LightGBM and XGBoost. Everybody reads the same file, which `bench/peers/data.py` makes
 //! under `target/bench` from a fixed seed, and stops by the same rule; the objective stands beside each time.
 
 use super::row::Outcome;
@@ -54,6 +54,22 @@ const CASES: &[Case] = &[
         data: ("ratings", "ratings.csv"),
         test: Some("ratings-test.csv"),
         peers: &["Spark MLlib"],
+    },
+    Case {
+        name: "gradient boosting, 1M × 28, 100 trees, 63 leaves, 255 bins",
+        job: "boosting.toml",
+        script: ("trees.py", "boosting"),
+        data: ("collisions", "collisions.parquet"),
+        test: Some("collisions-test.parquet"),
+        peers: &["LightGBM", "XGBoost"],
+    },
+    Case {
+        name: "random forest, 200k × 28, 100 trees, depth 12",
+        job: "forest.toml",
+        script: ("trees.py", "forest"),
+        data: ("collisions", "collisions-some.parquet"),
+        test: Some("collisions-test.parquet"),
+        peers: &["scikit-learn"],
     },
 ];
 
@@ -137,7 +153,12 @@ fn rival(
 ) -> Contender {
     let is_spark = peer.starts_with("Spark");
     let folder = scaled(folder, suite.is_quick);
-    let library = if is_spark { "spark" } else { "sklearn" };
+    let library = match peer {
+        "LightGBM" => "lightgbm",
+        "XGBoost" => "xgboost",
+        _ if is_spark => "spark",
+        _ => "sklearn",
+    };
     let mut arguments: Vec<OsString> =
         vec![suite.script(case.script.0).into(), library.into(), case.script.1.into()];
     arguments.extend(

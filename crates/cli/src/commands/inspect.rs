@@ -84,7 +84,11 @@ fn model(path: &Path) -> Result<Shown> {
         .map(|it| vec![format!("  {}", cell(&it["name"])), cell(&it["kind"]), cell(&it["shape"])])
         .collect();
     text += &table(&lines);
-    Ok((value, text + &columns(&schema.columns)))
+    text += &columns(&schema.columns);
+    if let Some(words) = predictor.describe() {
+        text = text + "\n" + &words;
+    }
+    Ok((value, text))
 }
 
 /// The folder and the steps, if this is a folder of checkpoints or one checkpoint of it.

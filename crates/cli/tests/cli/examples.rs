@@ -28,6 +28,7 @@ fn no_example_is_forgotten_here() {
         "averaging.toml",
         "bisecting-k-means.toml",
         "boosted-stumps.toml",
+        "decision-tree.toml",
         "digits.toml",
         "elastic-net.toml",
         "factorisation-machine.toml",
@@ -35,7 +36,9 @@ fn no_example_is_forgotten_here() {
         "gaussian-mixture.toml",
         "generalised-linear.toml",
         "gossip.toml",
+        "gradient-boosting.toml",
         "grouped.toml",
+        "isolation-forest.toml",
         "isotonic-regression.toml",
         "k-means.toml",
         "kernel-svm.toml",
@@ -52,6 +55,7 @@ fn no_example_is_forgotten_here() {
         "prepared.toml",
         "principal-components.toml",
         "pushed-rows.toml",
+        "random-forest.toml",
         "ratings.toml",
         "reproducible.toml",
         "ridge.toml",
@@ -118,6 +122,20 @@ fn ratings_are_explained() {
 fn boosted_stumps_beat_chance() {
     let report = runs("boosted-stumps", &["learner.trees=20"]);
     assert!(report["metrics"]["accuracy"].as_f64().unwrap() > 0.7, "{report}");
+}
+
+#[test]
+fn trees_and_forests_learn_and_the_unusual_is_rare() {
+    let boosted = runs("gradient-boosting", &["learner.trees=10"]);
+    assert!(boosted["metrics"]["accuracy"].as_f64().unwrap() > 0.6, "{boosted}");
+    let tree = runs("decision-tree", &[]);
+    let forest = runs("random-forest", &["learner.trees=30"]);
+    let accuracy = |report: &serde_json::Value| report["evaluation"]["accuracy"].as_f64().unwrap();
+    assert!(accuracy(&tree) > 0.75, "{tree}");
+    assert!(accuracy(&forest) > accuracy(&tree) + 0.05, "{forest}");
+    assert!(forest["metrics"]["out_of_bag_accuracy"].as_f64().unwrap() > 0.9, "{forest}");
+    let odd = runs("isolation-forest", &["learner.trees=20"]);
+    assert!(odd["metrics"]["mean_anomaly"].as_f64().unwrap() < 0.55, "{odd}");
 }
 
 #[test]

@@ -93,6 +93,29 @@ fn a_model_tells_its_learner_columns_and_origin() {
 }
 
 #[test]
+fn a_model_of_trees_prints_its_trees_and_what_features_gained() {
+    let folder = tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    write_shop(&at("train.csv"), 0..400);
+    write_shop(&at("test.csv"), 400..600);
+    let learner = "name = 'gradient-boosting'\ntrees = 20\ncategory_group = 10";
+    std::fs::write(
+        at("shop.toml"),
+        SHOP.replace("name = 'logistic-regression'\nl2 = 1e-3", learner),
+    )
+    .unwrap();
+    let report = starlings(folder.path(), &["train", "shop.toml", "--json"]).report();
+    assert!(report["evaluation"]["accuracy"].as_f64().unwrap() > 0.85, "{report}");
+    let said = starlings(folder.path(), &["inspect", "shop.safetensors"]).out;
+    for wanted in ["importance", "tree 0", "colour is red", "size <= 9.5", "and 17 trees more"] {
+        assert!(said.contains(wanted), "no '{wanted}' in {said}");
+    }
+    std::fs::write(at("bare.csv"), "colour,size,weight\nred,3,1.5\nnever seen,12,\n").unwrap();
+    let ended = starlings(folder.path(), &["predict", "shop.safetensors", "--data", "bare.csv"]);
+    assert_eq!((ended.code, ended.out.lines().count()), (Some(0), 3), "{ended:?}");
+}
+
+#[test]
 fn data_tell_their_columns_classes_and_missing_values() {
     let folder = tempdir().unwrap();
     write_shop(&folder.path().join("shop.csv"), 0..100);

@@ -3,6 +3,7 @@
 pub(crate) mod distances;
 pub(crate) mod gram;
 pub(crate) mod nearest;
+pub(crate) mod prefetch;
 pub(crate) mod products;
 pub(crate) mod scatter;
 pub(crate) mod sparse_nearest;

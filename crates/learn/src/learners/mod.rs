@@ -2,11 +2,14 @@
 
 mod bisecting_k_means;
 mod boosted_stumps;
+mod decision_tree;
 mod elastic_net;
 mod factorisation_machine;
 mod feature_selection;
 pub mod gaussian_mixture;
 mod generalised_linear;
+mod gradient_boosting;
+mod isolation_forest;
 mod isotonic_regression;
 pub mod k_means;
 mod kernel_svm;
@@ -20,6 +23,7 @@ mod pca;
 mod perceptron;
 mod pipelined_perceptron;
 mod power_iteration_clustering;
+mod random_forest;
 mod ridge;
 mod survival_regression;
 mod topic_model;
@@ -40,6 +44,10 @@ pub static LEARNERS: &[Entry<BuildLearner>] = &[
     k_means::ENTRY,
     matrix_factorisation::ENTRY,
     boosted_stumps::ENTRY,
+    gradient_boosting::ENTRY,
+    decision_tree::ENTRY,
+    random_forest::ENTRY,
+    isolation_forest::ENTRY,
     pipelined_perceptron::ENTRY,
     topic_model::ENTRY,
     naive_bayes::ENTRY,

@@ -115,6 +115,29 @@ fn settings(name: &str) -> &'static [&'static str] {
             "method = 'chi2'\nk = 1",
             "method = 'mutual-information'\nk = 1",
         ],
+        "gradient-boosting" => &[
+            "",
+            "min_rows_leaf = 1",
+            "min_rows_leaf = 2\ngradient_bits = '13'\ngrowth = 'level-wise'\nmax_depth = 3",
+            "min_rows_leaf = 1\nsubsample = 0.7\ncolumn_share = 0.5\ncolumn_share_node = 0.5",
+            "min_rows_leaf = 1\ngoss = true\nearly_stopping = 1\nvalidation = 0.2",
+            "min_rows_leaf = 1\nparallelism = 'voting'\nvotes = 1",
+            "min_rows_leaf = 1\nloss = 'squared'\nmonotone = '0:+1'",
+            "min_rows_leaf = 1\nloss = 'absolute'",
+            "min_rows_leaf = 1\nloss = 'huber'\ngradient_bits = '13'",
+            "min_rows_leaf = 1\nloss = 'quantile'\nalpha = 0.3",
+            "min_rows_leaf = 1\nloss = 'lambdarank'",
+            "min_rows_leaf = 1\nloss = 'lambdarank'\nearly_stopping = 2\nvalidation = 0.4",
+        ],
+        // A tree without limits fits its rows whatever they weigh, so that weights could not be seen.
+        "decision-tree" => &[
+            "max_depth = 2",
+            "max_depth = 3\ncriterion = 'entropy'\nccp_alpha = 0.01",
+            "max_depth = 2\ncriterion = 'variance'\nmin_rows_leaf = 2",
+        ],
+        "random-forest" => {
+            &["max_depth = 3", "max_depth = 2\ncriterion = 'variance'\nmax_features = '0.5'"]
+        }
         "latent-dirichlet-allocation" => &["topics = 3"],
         "naive-bayes" => &[
             "",

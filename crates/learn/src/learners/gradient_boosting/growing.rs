@@ -1,0 +1,270 @@
+//! A tree while it grows, as the model holds it between steps: its nodes with their sums and best splits, and which
+//! of them are being looked at.
+//!
+//! Leaf-wise growth splits the leaf that gains most, one at a time. To look at several in one exchange, children are
+//! made ahead of their turn: a node may be *expanded* before it is *committed*, and nodes are committed in exactly
+//! the order that one at a time would give. Expanded nodes whose turn never comes are leaves of the grown tree.
+
+use super::options::{Growth, Options};
+use crate::trees::histogram::{Form, Sums};
+use crate::trees::split::{self, Rules, Split};
+use starlings_core::{Model, Role};
+
+/// A node of a growing tree.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) struct Twig {
+    pub(super) sums: Sums,
+    pub(super) depth: usize,
+    /// The smallest and largest value allowed here.
+    pub(super) bounds: [f64; 2],
+    /// The left child; the right one is the next node.
+    pub(super) child: Option<usize>,
+    /// Whether its split is part of the tree.
+    pub(super) committed: bool,
+    /// Where its histogram is kept.
+    pub(super) slot: Option<usize>,
+    /// Its best split.
+    pub(super) split: Option<Split>,
+}
+
+/// A growing tree.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub(super) struct Growing {
+    pub(super) twigs: Vec<Twig>,
+    /// Expanded nodes whose children's histograms are summed in this step; empty at the root.
+    pub(super) pending: Vec<usize>,
+}
+
+/// Words of a node in the model.
+const WORDS: usize = 24;
+
+impl Growing {
+    /// A tree of one node, whose sums are not known yet.
+    pub(super) fn root() -> Growing {
+        let bounds = [f64::NEG_INFINITY, f64::INFINITY];
+        let root = Twig {
+            sums: Sums::default(),
+            depth: 0,
+            bounds,
+            child: None,
+            committed: false,
+            slot: None,
+            split: None,
+        };
+        Growing { twigs: vec![root], pending: Vec::new() }
+    }
+
+    /// Reads it from a model.
+    pub(super) fn load(model: &Model) -> Growing {
+        let words = model.i64("growing");
+        let pending = words[0] as usize;
+        let twigs = words[1 + pending..].chunks_exact(WORDS).map(read).collect();
+        Growing { twigs, pending: words[1..=pending].iter().map(|&node| node as usize).collect() }
+    }
+
+    /// Writes it into a model.
+    pub(super) fn save(&self, model: &mut Model) {
+        let mut words = vec![self.pending.len() as i64];
+        words.extend(self.pending.iter().map(|&node| node as i64));
+        words.extend(self.twigs.iter().flat_map(write));
+        model.set("growing", crate::trees::columns::whole(words, Role::State));
+    }
+
+    /// The nodes whose histograms are summed in this step: of each pair of children the one with fewer rows, or both
+    /// where the parent's histogram was not kept.
+    pub(super) fn built(&self) -> Vec<usize> {
+        if self.pending.is_empty() {
+            return vec![0];
+        }
+        self.pending.iter().flat_map(|&parent| self.built_of(parent)).collect()
+    }
+
+    /// Those of one parent.
+    pub(super) fn built_of(&self, parent: usize) -> Vec<usize> {
+        let left = self.twigs[parent].child.expect("pending nodes are expanded");
+        let right = left + 1;
+        match self.twigs[parent].slot {
+            None => vec![left, right],
+            Some(_) if self.twigs[left].sums.rows <= self.twigs[right].sums.rows => vec![left],
+            Some(_) => vec![right],
+        }
+    }
+
+    /// The form in which a node's histogram travels.
+    pub(super) fn form(&self, node: usize, narrow: bool, rows: u64) -> Form {
+        let known = self.twigs[node].sums.rows;
+        Form::of(if node == 0 { rows as i64 } else { known }, narrow)
+    }
+
+    /// The leaves of the tree as it is committed, in the order of nodes.
+    pub(super) fn leaves(&self) -> Vec<usize> {
+        let mut leaves = Vec::new();
+        let mut open = vec![0];
+        while let Some(node) = open.pop() {
+            match self.twigs[node].child.filter(|_| self.twigs[node].committed) {
+                Some(left) => open.extend([left, left + 1]),
+                None => leaves.push(node),
+            }
+        }
+        leaves.sort_unstable();
+        leaves
+    }
+
+    /// Commits what may be committed and expands what is to be looked at next. Says whether anything is.
+    pub(super) fn advance(&mut self, options: &Options, rules: &Rules) -> bool {
+        self.pending.clear();
+        let wanted = match options.growth {
+            Growth::LeafWise => self.leaf_wise(options),
+            Growth::LevelWise => self.level_wise(options),
+        };
+        for node in wanted {
+            self.expand(node, rules);
+        }
+        !self.pending.is_empty()
+    }
+
+    fn leaf_wise(&mut self, options: &Options) -> Vec<usize> {
+        let mut leaves = self.leaves();
+        loop {
+            if leaves.len() >= options.leaves {
+                return Vec::new();
+            }
+            let Some(best) = self.most_gain(&leaves) else { return Vec::new() };
+            let Some(left) = self.twigs[best].child else { break };
+            self.twigs[best].committed = true;
+            leaves.retain(|&leaf| leaf != best);
+            leaves.extend([left, left + 1]);
+        }
+        // No more are looked at than can still become part of the tree.
+        let most = options.splits_per_exchange.min(options.leaves - leaves.len());
+        let mut open: Vec<usize> =
+            (0..self.twigs.len()).filter(|&node| self.is_open(node)).collect();
+        open.sort_by(|&a, &b| self.gain(b).total_cmp(&self.gain(a)).then(a.cmp(&b)));
+        open.truncate(most);
+        open
+    }
+
+    fn level_wise(&mut self, options: &Options) -> Vec<usize> {
+        let room = options.leaves.saturating_sub(self.leaves().len());
+        let mut open: Vec<usize> =
+            (0..self.twigs.len()).filter(|&node| self.is_open(node)).collect();
+        open.sort_by(|&a, &b| self.gain(b).total_cmp(&self.gain(a)).then(a.cmp(&b)));
+        open.truncate(room);
+        open.sort_unstable();
+        open.iter().for_each(|&node| self.twigs[node].committed = true);
+        open
+    }
+
+    fn is_open(&self, node: usize) -> bool {
+        self.twigs[node].child.is_none() && self.twigs[node].split.is_some()
+    }
+
+    fn gain(&self, node: usize) -> f64 {
+        self.twigs[node].split.map_or(f64::NEG_INFINITY, |split| split.gain)
+    }
+
+    fn most_gain(&self, leaves: &[usize]) -> Option<usize> {
+        let splittable = leaves.iter().copied().filter(|&node| self.twigs[node].split.is_some());
+        splittable.min_by(|&a, &b| self.gain(b).total_cmp(&self.gain(a)).then(a.cmp(&b)))
+    }
+
+    fn expand(&mut self, node: usize, rules: &Rules) {
+        let parent = self.twigs[node];
+        let split = parent.split.expect("only nodes with a split are expanded");
+        let right = parent.sums - split.left;
+        let bounds = child_bounds(rules, &parent, &split);
+        let child = |sums, bounds| Twig {
+            sums,
+            depth: parent.depth + 1,
+            bounds,
+            child: None,
+            committed: false,
+            slot: None,
+            split: None,
+        };
+        self.twigs[node].child = Some(self.twigs.len());
+        self.twigs.extend([child(split.left, bounds[0]), child(right, bounds[1])]);
+        self.pending.push(node);
+    }
+
+    /// The smallest slot that no node uses.
+    pub(super) fn free_slot(&self) -> usize {
+        let mut used: Vec<usize> = self.twigs.iter().filter_map(|twig| twig.slot).collect();
+        used.sort_unstable();
+        used.iter().enumerate().find(|(at, slot)| at != *slot).map_or(used.len(), |(at, _)| at)
+    }
+}
+
+/// What the children of a split may say: on a constrained feature both keep to their side of the middle.
+fn child_bounds(rules: &Rules, parent: &Twig, split: &Split) -> [[f64; 2]; 2] {
+    let [low, high] = parent.bounds;
+    let Some(&direction) = rules.monotone.get(split.feature).filter(|&&direction| direction != 0)
+    else {
+        return [parent.bounds; 2];
+    };
+    let say = |sums: Sums| {
+        let (gradient, hessian) =
+            (sums.gradient as f64 * rules.units[0], sums.hessian as f64 * rules.units[1]);
+        split::value(gradient, hessian, [rules.l1, rules.l2], parent.bounds)
+    };
+    let middle = 0.5 * (say(split.left) + say(parent.sums - split.left));
+    match direction > 0 {
+        true => [[low, middle], [middle, high]],
+        false => [[middle, high], [low, middle]],
+    }
+}
+
+fn index(word: i64) -> Option<usize> {
+    usize::try_from(word).ok()
+}
+
+fn word(index: Option<usize>) -> i64 {
+    index.map_or(-1, |index| index as i64)
+}
+
+fn sums_words(sums: Sums) -> [i64; 3] {
+    [sums.gradient, sums.hessian, sums.rows]
+}
+
+fn read_sums(words: &[i64]) -> Sums {
+    Sums { gradient: words[0], hessian: words[1], rows: words[2] }
+}
+
+fn write(twig: &Twig) -> [i64; WORDS] {
+    let mut words = [0; WORDS];
+    words[..3].copy_from_slice(&sums_words(twig.sums));
+    words[3] = twig.depth as i64;
+    words[4..6].copy_from_slice(&twig.bounds.map(|bound| bound.to_bits() as i64));
+    words[6..9].copy_from_slice(&[word(twig.child), i64::from(twig.committed), word(twig.slot)]);
+    if let Some(split) = &twig.split {
+        words[9] = 1;
+        words[10] = split.gain.to_bits() as i64;
+        words[11] = split.feature as i64;
+        words[12] = i64::from(split.bin);
+        words[13] = i64::from(split.missing_left);
+        words[14] = i64::from(split.set.is_some());
+        words[15..19].copy_from_slice(&split.set.unwrap_or_default().map(|word| word as i64));
+        words[19..22].copy_from_slice(&sums_words(split.left));
+    }
+    words
+}
+
+fn read(words: &[i64]) -> Twig {
+    let split = (words[9] != 0).then(|| Split {
+        gain: f64::from_bits(words[10] as u64),
+        feature: words[11] as usize,
+        bin: words[12] as u8,
+        missing_left: words[13] != 0,
+        set: (words[14] != 0).then(|| std::array::from_fn(|at| words[15 + at] as u64)),
+        left: read_sums(&words[19..22]),
+    });
+    Twig {
+        sums: read_sums(words),
+        depth: words[3] as usize,
+        bounds: [words[4], words[5]].map(|bits| f64::from_bits(bits as u64)),
+        child: index(words[6]),
+        committed: words[7] != 0,
+        slot: index(words[8]),
+        split,
+    }
+}

@@ -434,7 +434,7 @@ fn impossible_combinations_are_refused_with_what_would_work() {
     let text = refusal(&["cluster.consistency=ssp"]);
     assert!(text.contains("'star'") || text.contains("'bsp'"), "{text}");
     let text = refusal(&["cluster.codec=half"]);
-    assert!(text.contains("lbfgs") && text.contains("'raw'"), "{text}");
+    assert!(text.contains("logistic-regression (sgd)") && text.contains("'raw'"), "{text}");
     let text = refusal(&["cluster.topology=rnig"]);
     assert!(text.contains("'ring'"), "{text}");
     let text = refusal(&["learner.name=kmeans"]);

@@ -74,7 +74,7 @@ fn empty_data_are_refused() {
 fn misspelt_words_get_the_nearest_right_one() {
     let slips = [
         ("learner.name=logistic-regresion", "did you mean 'logistic-regression'?"),
-        ("learner.l3=1", "did you mean 'l2'?"),
+        ("learner.l22=1", "did you mean 'l2'?"),
         ("cluster.wrkers=1", "did you mean 'workers'?"),
         ("clustr.workers=1", "did you mean 'cluster'?"),
         ("cluster.topology=rign", "did you mean 'ring'?"),

@@ -13,8 +13,14 @@ const NUMBERS_MAX: usize = 1 << 22;
 #[derive(Default)]
 struct Parts {
     inner: Vec<Node>,
-    /// For each leaf: its tree, its value, the inner nodes above it and whether it is on their right.
-    leaves: Vec<(usize, f64, Vec<(usize, bool)>)>,
+    leaves: Vec<Leaf>,
+}
+
+struct Leaf {
+    tree: usize,
+    value: f64,
+    /// The inner nodes above it, and whether it is on their right.
+    path: Vec<(usize, bool)>,
 }
 
 /// A graph and its last value: `base` and the sum of the trees. A leaf of tree t says `values(t, value)`, a number
@@ -34,7 +40,7 @@ pub(crate) fn scores(
     let mut paths = vec![0.0; inner * leaves];
     let mut wanted = vec![0.0; leaves];
     let mut said = Vec::with_capacity(leaves * outputs);
-    for (leaf, (tree, value, path)) in parts.leaves.iter().enumerate() {
+    for (leaf, Leaf { tree, value, path }) in parts.leaves.iter().enumerate() {
         for &(node, right) in path {
             paths[node * leaves + leaf] = if right { 1.0 } else { -1.0 };
             wanted[leaf] += f64::from(u8::from(right));
@@ -64,7 +70,7 @@ fn parts(model: &Model) -> Parts {
         while let Some((at, path)) = open.pop() {
             let node: &Node = &nodes[at];
             if node.feature.is_none() {
-                parts.leaves.push((tree, node.value, path));
+                parts.leaves.push(Leaf { tree, value: node.value, path });
                 continue;
             }
             let place = parts.inner.len();

@@ -31,7 +31,7 @@ fn one_two_and_four_workers_grow_the_same_bits() {
         ("gradient-boosting", "goss = true\ngradient_bits = '13'", 2),
         ("gradient-boosting", "subsample = 0.6\ncolumn_share = 0.7\nearly_stopping = 3", 2),
         ("gradient-boosting", "growth = 'level-wise'\nmax_depth = 4\nloss = 'squared'", 3),
-        ("gradient-boosting", "loss = 'quantile'\nalpha = 0.8", 3),
+        ("gradient-boosting", "loss = 'quantile'\nalpha = 0.4", 3),
         ("gradient-boosting", "loss = 'lambdarank'", 4),
         ("gradient-boosting", "parallelism = 'voting'\nvotes = 2", 2),
         ("random-forest", "trees = 10", 3),

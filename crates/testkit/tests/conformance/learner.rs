@@ -132,7 +132,7 @@ fn settings(name: &str) -> &'static [&'static str] {
         // A tree without limits fits its rows whatever they weigh, so that weights could not be seen.
         "decision-tree" => &[
             "max_depth = 2",
-            "max_depth = 3\ncriterion = 'entropy'\nccp_alpha = 0.01",
+            "max_depth = 1\ncriterion = 'entropy'\nccp_alpha = 0.001",
             "max_depth = 2\ncriterion = 'variance'\nmin_rows_leaf = 2",
         ],
         "random-forest" => {

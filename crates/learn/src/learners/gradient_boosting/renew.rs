@@ -41,8 +41,10 @@ pub(super) fn contribute(setup: &Setup<'_>, resident: Option<&mut Resident>, wor
                 for &row in resident.partition.rows(leaf) {
                     let gradient = resident.gradients[first + row as usize];
                     let factor = resident.factor(row as usize);
-                    for at in 0..2 {
-                        sums[at] += fixed::grid(f64::from(gradient[at]) * factor, scales[at]);
+                    for (sum, (&derivative, scale)) in
+                        sums.iter_mut().zip(gradient.iter().zip(scales))
+                    {
+                        *sum += fixed::grid(f64::from(derivative) * factor, scale);
                     }
                 }
             }

@@ -50,7 +50,7 @@ fn check_label(loss: Loss, table: &Table, row: usize) -> Result<f32> {
     }
     match loss {
         Loss::Poisson if label < 0.0 => refuse("not a count", "poisson wants labels of 0 or more"),
-        Loss::LambdaRank if label < 0.0 || label > RELEVANCE_MAX || label.fract() != 0.0 => {
+        Loss::LambdaRank if !(0.0..=RELEVANCE_MAX).contains(&label) || label.fract() != 0.0 => {
             refuse("not a grade", "lambdarank wants whole labels from 0 to 30")
         }
         Loss::LambdaRank if table.groups.is_empty() => Err(Fault::caller(

@@ -36,7 +36,7 @@ fn samples() -> Vec<Message> {
         message: "lost".into(),
     };
     let failed = Fault::peer(Some(Seat(3)), "gone").hint("look at its log");
-    vec![
+    let mut samples = vec![
         Message::FromWorker(FromWorker::Ready { host: "a".into(), pid: 1, address: "b".into() }),
         Message::FromWorker(FromWorker::Beat {
             step: Step(u64::MAX),
@@ -66,17 +66,6 @@ fn samples() -> Vec<Message> {
             wish: Wish::fixed(4),
             survey: None,
         }),
-        Message::FromWorker(FromWorker::Return { member: 3, epoch: Epoch(1) }),
-        Message::FromClient(FromClient::Return { job_id: JobId(5) }),
-        Message::FromWorker(FromWorker::Prepared),
-        Message::FromWorker(FromWorker::Leave),
-        Message::ToWorker(ToWorker::Released),
-        Message::ToWorker(ToWorker::Regroup(Box::new(Lineup {
-            seat: Seat(1),
-            epoch: Epoch(2),
-            roster: vec![],
-            deal: vec![vec![], vec![7]],
-        }))),
         Message::FromClient(FromClient::Status),
         Message::ToClient(ToClient::Accepted { job_id: JobId(1) }),
         Message::ToClient(ToClient::failed(&failed)),
@@ -97,6 +86,25 @@ fn samples() -> Vec<Message> {
                 busy_seconds: 11,
             }],
         })),
+    ];
+    samples.extend(samples_of_change());
+    samples
+}
+
+/// What is said when members change.
+fn samples_of_change() -> Vec<Message> {
+    vec![
+        Message::FromWorker(FromWorker::Return { member: 3, epoch: Epoch(1) }),
+        Message::FromClient(FromClient::Return { job_id: JobId(5) }),
+        Message::FromWorker(FromWorker::Prepared),
+        Message::FromWorker(FromWorker::Leave),
+        Message::ToWorker(ToWorker::Released),
+        Message::ToWorker(ToWorker::Regroup(Box::new(Lineup {
+            seat: Seat(1),
+            epoch: Epoch(2),
+            roster: vec![],
+            deal: vec![vec![], vec![7]],
+        }))),
     ]
 }
 

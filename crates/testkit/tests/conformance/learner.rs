@@ -20,10 +20,11 @@ fn every_learner_obeys_the_laws() {
     }
 }
 
-/// What the small data ask for, and the parameters that choose another way of working.
-fn settings(name: &str) -> &'static [&'static str] {
-    match name {
-        "logistic-regression" => &[
+/// What the small data ask for, and the parameters that choose another way of working. Others have their defaults.
+const SETTINGS: &[(&str, &[&str])] = &[
+    (
+        "logistic-regression",
+        &[
             "",
             "standardise = true",
             "intercept = false\nhistory = 1",
@@ -42,7 +43,10 @@ fn settings(name: &str) -> &'static [&'static str] {
             "solver = 'adamw'",
             "solver = 'lamb'",
         ],
-        "linear-regression" | "ridge" => &[
+    ),
+    (
+        "linear-regression",
+        &[
             "",
             "intercept = false",
             "standardise = true",
@@ -52,10 +56,27 @@ fn settings(name: &str) -> &'static [&'static str] {
             "solver = 'sgd'\nlearning_rate = 0.01",
             "solver = 'lamb'",
         ],
-        "generalised-linear" => {
-            &["", "solver = 'newton'", "solver = 'sandblaster'", "solver = 'adamw'"]
-        }
-        "lasso" => &[
+    ),
+    (
+        "ridge",
+        &[
+            "",
+            "intercept = false",
+            "standardise = true",
+            "solver = 'conjugate-gradient'",
+            "solver = 'lbfgs'",
+            "solver = 'sandblaster'",
+            "solver = 'sgd'\nlearning_rate = 0.01",
+            "solver = 'lamb'",
+        ],
+    ),
+    (
+        "generalised-linear",
+        &["", "solver = 'newton'", "solver = 'sandblaster'", "solver = 'adamw'"],
+    ),
+    (
+        "lasso",
+        &[
             "l1 = 0.1",
             "l1 = 0.1\npath = 5",
             "l1 = 0.1\nstandardise = true",
@@ -64,8 +85,11 @@ fn settings(name: &str) -> &'static [&'static str] {
             "l1 = 0.1\nsolver = 'scheduled'\nblock = 2\ncandidates = 4",
             "l1 = 0.1\nsolver = 'scheduled'\ntheta = 0.5\npath = 3\nstandardise = true",
         ],
-        "elastic-net" => &["alpha = 0.1", "l2 = 0.1", "alpha = 0.1\nsolver = 'scheduled'"],
-        "linear-svm" => &[
+    ),
+    ("elastic-net", &["alpha = 0.1", "l2 = 0.1", "alpha = 0.1\nsolver = 'scheduled'"]),
+    (
+        "linear-svm",
+        &[
             "",
             "loss = 'hinge'",
             "solver = 'sdca'\nlocal_passes = 3",
@@ -73,14 +97,20 @@ fn settings(name: &str) -> &'static [&'static str] {
             "standardise = true\nsolver = 'sdca'",
             "intercept = false\nstandardise = true\nclass_weight = 'balanced'",
         ],
-        "kernel-svm" => &[
+    ),
+    (
+        "kernel-svm",
+        &[
             "components = 8",
             "components = 8\napproximation = 'random-features'\nloss = 'hinge'",
             "components = 9\napproximation = 'random-features'\nkernel = 'polynomial'\ncoef0 = 1.0",
             "components = 8\nkernel = 'polynomial'\nstandardise = true",
             "components = 8\nkernel = 'sigmoid'\nstandardise = true\ngamma = 0.1",
         ],
-        "k-means" => &[
+    ),
+    (
+        "k-means",
+        &[
             "k = 3",
             "k = 3\nalgorithm = 'lloyd'",
             "k = 4\nalgorithm = 'elkan'\nseeding = 'first'",
@@ -90,32 +120,42 @@ fn settings(name: &str) -> &'static [&'static str] {
             "k = 1",
             "k = 9",
         ],
-        "bisecting-k-means" => {
-            &["k = 3", "k = 4\nstrategy = 'largest-cluster'\ntrials = 1", "k = 1"]
-        }
-        "gaussian-mixture" => &[
+    ),
+    ("bisecting-k-means", &["k = 3", "k = 4\nstrategy = 'largest-cluster'\ntrials = 1", "k = 1"]),
+    (
+        "gaussian-mixture",
+        &[
             "components = 3",
             "components = 2\ncovariance = 'tied'",
             "components = 3\ncovariance = 'diagonal'\nstart = 'random'",
             "components = 3\ncovariance = 'spherical'",
             "components = 1",
         ],
-        "power-iteration-clustering" => &["", "start = 'degree'", "k = 3"],
-        "pca" => &[
+    ),
+    ("power-iteration-clustering", &["", "start = 'degree'", "k = 3"]),
+    (
+        "pca",
+        &[
             "",
             "components = 1\nwhiten = true",
             "components = 0.8",
             "components = 1\nalgorithm = 'randomised'",
         ],
-        "truncated-svd" => &["components = 1", "components = 1\noversampling = 0"],
-        "feature-selection" => &[
+    ),
+    ("truncated-svd", &["components = 1", "components = 1\noversampling = 0"]),
+    (
+        "feature-selection",
+        &[
             "",
             "k = 1",
             "method = 'chi2'",
             "method = 'chi2'\nk = 1",
             "method = 'mutual-information'\nk = 1",
         ],
-        "gradient-boosting" => &[
+    ),
+    (
+        "gradient-boosting",
+        &[
             "",
             "min_rows_leaf = 1",
             "min_rows_leaf = 2\ngradient_bits = '13'\ngrowth = 'level-wise'\nmax_depth = 3",
@@ -129,17 +169,24 @@ fn settings(name: &str) -> &'static [&'static str] {
             "min_rows_leaf = 1\nloss = 'lambdarank'",
             "min_rows_leaf = 1\nloss = 'lambdarank'\nearly_stopping = 2\nvalidation = 0.4",
         ],
-        // A tree without limits fits its rows whatever they weigh, so that weights could not be seen.
-        "decision-tree" => &[
+    ),
+    // A tree without limits fits its rows whatever they weigh, so that weights could not be seen.
+    (
+        "decision-tree",
+        &[
             "max_depth = 2",
             "max_depth = 1\ncriterion = 'entropy'\nccp_alpha = 0.001",
             "max_depth = 2\ncriterion = 'variance'\nmin_rows_leaf = 2",
         ],
-        "random-forest" => {
-            &["max_depth = 3", "max_depth = 2\ncriterion = 'variance'\nmax_features = '0.5'"]
-        }
-        "latent-dirichlet-allocation" => &["topics = 3"],
-        "naive-bayes" => &[
+    ),
+    (
+        "random-forest",
+        &["max_depth = 3", "max_depth = 2\ncriterion = 'variance'\nmax_features = '0.5'"],
+    ),
+    ("latent-dirichlet-allocation", &["topics = 3"]),
+    (
+        "naive-bayes",
+        &[
             "",
             "fit_prior = false",
             "kind = 'bernoulli'",
@@ -148,29 +195,42 @@ fn settings(name: &str) -> &'static [&'static str] {
             "kind = 'complement'",
             "kind = 'complement'\nnorm = true",
         ],
-        "perceptron" => &[
+    ),
+    (
+        "perceptron",
+        &[
             "",
             "average = true",
             "mixing = 'errors'\nintercept = false",
             "mixing = 'errors'\naverage = true\nshuffle = false",
         ],
-        "factorisation-machine" => &[
+    ),
+    (
+        "factorisation-machine",
+        &[
             "",
             "task = 'classification'",
             "solver = 'sgd'\nl2 = 0.1",
             "solver = 'adagrad'\ntask = 'classification'\ndecay = 0.1",
             "components = 0",
         ],
-        "isotonic-regression" => &["", "increasing = 'false'", "increasing = 'auto'"],
-        "survival-regression" => &[
+    ),
+    ("isotonic-regression", &["", "increasing = 'false'", "increasing = 'auto'"]),
+    (
+        "survival-regression",
+        &[
             "",
             "distribution = 'log-normal'\nquantiles = '0.1, 0.9'",
             "distribution = 'log-logistic'\nintercept = false",
             "prediction = 'mean'",
             "event = '0'",
         ],
-        _ => &[""],
-    }
+    ),
+];
+
+fn settings(name: &str) -> &'static [&'static str] {
+    let found = SETTINGS.iter().find(|(learner, _)| *learner == name);
+    found.map_or(&[""], |(_, settings)| settings)
 }
 
 /// What learners of counts, times and events want of the rows.

@@ -15,7 +15,7 @@ use crate::detector::{self, Detector};
 use crate::roster::{Accusation, MemberId, MemberInfo, Placed, Progress, Roster, Standing};
 use crate::roster::{culprit, last_known};
 use serde::{Deserialize, Serialize};
-use starlings_core::{Blame, Epoch, FaultReport, Seat, Step};
+use starlings_core::{Blame, Epoch, FaultReport, Seat, Step, planted};
 
 /// What happened. Events of members that are not known are ignored.
 #[derive(Clone, PartialEq, Debug)]
@@ -82,6 +82,8 @@ pub enum Event {
     Accuse {
         /// The survivor.
         by: MemberId,
+        /// The epoch in which it did: in another the seat is someone else's.
+        epoch: Epoch,
         /// The peer.
         seat: Seat,
         /// What the survivor was doing.
@@ -265,6 +267,7 @@ impl Run {
     fn takes_newcomers(&self) -> bool {
         let mut everyone = self.roster.placed.iter().chain(&self.roster.past);
         let done = everyone.any(|placed| placed.standing == Standing::Finished);
+        let done = done && !planted!("newcomer-after-end");
         self.wish.least.is_some() && self.stop.is_none() && !done
     }
 }
@@ -300,9 +303,12 @@ impl Membership {
             Event::Failed { member, blame, message } => {
                 self.failed(now, member, (blame, message), out)
             }
-            Event::Accuse { by, seat, phase, step } => {
+            Event::Accuse { by, epoch, seat, phase, step } => {
                 self.detector.beat(now, by);
-                self.accuse(now, by, seat, Progress { step, phase });
+                let current = self.roster().is_some_and(|roster| roster.epoch == epoch);
+                if current || planted!("old-accusation") {
+                    self.accuse(now, by, seat, Progress { step, phase });
+                }
             }
             Event::Tick => {}
             Event::Stop { blame, reason } => self.stop(now, blame, reason, out),
@@ -324,6 +330,11 @@ impl Membership {
     #[must_use]
     pub fn lobby(&self) -> &[MemberInfo] {
         &self.lobby
+    }
+
+    /// Members whose silence would be noticed: those who wait for a seat, work, or have finished and are still here.
+    pub fn watched(&self) -> impl Iterator<Item = MemberId> {
+        self.detector.watched()
     }
 
     /// Whether the job is over.
@@ -420,9 +431,14 @@ impl Membership {
     /// A member must go: the others go on without it. The last one cannot, so the job ends politely.
     fn leave(&mut self, now: u64, member: MemberId, out: &mut Vec<Command>) {
         self.detector.beat(now, member);
+        let waits = self.lobby.iter().any(|info| info.member == member);
         let Stage::Running(run) = &mut self.stage else {
             return self.lost(now, member, "it left", out);
         };
+        if waits && !planted!("lobby-may-not-leave") {
+            out.push(Command::Tell { member, verdict: Verdict::Released });
+            return self.lost(now, member, "it left", out);
+        }
         let alone = run.roster.running() == 1 || run.wish.least.is_none();
         let Some(placed) = run.roster.find(member) else { return };
         if placed.standing != Standing::Running {
@@ -432,7 +448,9 @@ impl Membership {
             let reason = "the last worker was asked to leave".to_string();
             return self.stop(now, Blame::Interrupted, reason, out);
         }
-        placed.standing = Standing::Departed;
+        if !planted!("leaver-stays") {
+            placed.standing = Standing::Departed;
+        }
         out.push(Command::Tell { member, verdict: Verdict::Released });
         self.detector.forget(member);
         self.regroup(now, Vec::new(), out);
@@ -447,12 +465,16 @@ impl Membership {
             return;
         }
         run.roster = run.roster.next(newcomers);
-        run.accusations.clear();
-        if (have as u32) < least {
+        if !planted!("accusations-kept") {
+            run.accusations.clear();
+        }
+        if (have as u32) < least && !planted!("below-minimum") {
             run.short.get_or_insert(now.saturating_add(self.options.join_ms));
             out.push(Command::Waiting { have: have as u32, want: least });
         } else {
-            run.short = None;
+            if !planted!("short-for-ever") {
+                run.short = None;
+            }
             let roster = &run.roster;
             let (epoch, deal) = (roster.epoch, roster.deal.clone());
             out.push(Command::Regroup { epoch, roster: roster.infos(), deal });
@@ -494,7 +516,7 @@ impl Membership {
         }
         self.complete_if_done(out);
         // In a later epoch the others would wait for it in vain.
-        if epoch < current {
+        if epoch < current && !planted!("finished-elsewhere") {
             self.regroup(now, Vec::new(), out);
         }
     }

@@ -9,6 +9,7 @@
 
 mod bench;
 mod chores;
+mod simulation;
 mod stage;
 mod tidy;
 
@@ -22,6 +23,13 @@ cargo xtask CHORE
   fix      formats and applies clippy's suggestions: the only chore that writes sources
   tidy     the project's own rules: headers, sizes, names, arrows, catalogues, links
   test     everything, on a machine with nothing but a Rust toolchain and a C compiler
+  simulate the protocol under faults, many seeds on all cores; a failure names its replay
+           --seeds N        how many (100000)
+           --from S         the first (0)
+           --machine NAME   surviving, merging, collecting, serving or membership (all of them)
+           --record         writes the count and the commit to bench/simulated.json
+  planted  plants each of the known bugs in turn: the simulator must find them all
+           --only TEXT      only those whose name contains TEXT
   bench    ours against named peers in the same run; writes bench/runs/DATE-MACHINE
            --setup          makes the peers' Python environment under target/peers, then stops
            --python PATH    uses this Python instead
@@ -43,6 +51,8 @@ fn main() -> ExitCode {
         Some("fix") => chores::fix(&root),
         Some("tidy") => chores::tidy_alone(&root),
         Some("test") => chores::test(&root),
+        Some("simulate") => simulation::run(&root, &arguments[1..]),
+        Some("planted") => simulation::planted(&root, &arguments[1..]),
         Some("bench") => bench::run(&root, &arguments[1..]),
         Some("fuzz") => chores::fuzz(&root, &arguments[1..]),
         Some("help" | "--help" | "-h") | None => {

@@ -433,11 +433,8 @@ impl Desk {
                 self.feed(Happening::Phase { member, step, phase, waits, bytes });
             }
             FromWorker::Event(text) => self.tell_submitter(ToClient::Event(text), SEND_MS),
-            // In another epoch the seat is someone else's.
-            FromWorker::Accuse { epoch, .. }
-                if self.membership.roster().is_none_or(|roster| roster.epoch != epoch) => {}
-            FromWorker::Accuse { seat, phase, step, .. } => {
-                self.feed(Happening::Accuse { by: member, seat, phase, step });
+            FromWorker::Accuse { epoch, seat, phase, step } => {
+                self.feed(Happening::Accuse { by: member, epoch, seat, phase, step });
             }
             FromWorker::Failed { blame, message, hint } => {
                 self.awaited.remove(&id);

@@ -2,6 +2,8 @@
 //! nobody loses a shard that it could have kept; and it follows from who had what alone, so that everyone who
 //! computes it finds the same.
 
+use starlings_core::planted;
+
 /// The shards of each seat, by number.
 pub type Deal = Vec<Vec<u32>>;
 
@@ -22,6 +24,10 @@ pub fn deal_again(mut kept: Deal, mut orphans: Vec<u32>) -> Deal {
     for shard in orphans {
         let poorest = place(&kept, |len, least| len < least);
         kept[poorest].push(shard);
+        if planted!("shard-dealt-twice") {
+            let next = (poorest + 1) % kept.len();
+            kept[next].push(shard);
+        }
     }
     loop {
         let (richest, poorest) = (place(&kept, |a, b| a > b), place(&kept, |a, b| a < b));
@@ -30,7 +36,9 @@ pub fn deal_again(mut kept: Deal, mut orphans: Vec<u32>) -> Deal {
         }
         kept[richest].sort_unstable();
         let moved = kept[richest].pop();
-        kept[poorest].extend(moved);
+        if !planted!("shard-lost") {
+            kept[poorest].extend(moved);
+        }
     }
     kept.iter_mut().for_each(|shards| shards.sort_unstable());
     kept

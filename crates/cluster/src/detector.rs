@@ -7,6 +7,7 @@
 //! timeout: when it did not, it was itself asleep (a stopped process, a suspended machine), and that pause
 //! is held against no one.
 
+use starlings_core::planted;
 use std::collections::{BTreeMap, VecDeque};
 
 /// How silence is judged.
@@ -57,7 +58,15 @@ impl<K: Ord + Copy> Detector<K> {
 
     /// Stops watching; whether it was watched.
     pub fn forget(&mut self, key: K) -> bool {
+        if planted!("never-forgets") {
+            return self.watched.contains_key(&key);
+        }
         self.watched.remove(&key).is_some()
+    }
+
+    /// Everyone who is watched.
+    pub fn watched(&self) -> impl Iterator<Item = K> {
+        self.watched.keys().copied()
     }
 
     /// A sign of life. Those of members nobody watches are ignored.
@@ -101,7 +110,7 @@ impl<K: Ord + Copy> Detector<K> {
     fn awake(&mut self, now: u64) {
         let pause = now.saturating_sub(self.asked.unwrap_or(now));
         self.asked = Some(self.asked.map_or(now, |asked| asked.max(now)));
-        if pause > self.options.timeout_ms / 2 {
+        if pause > self.options.timeout_ms / 2 && !planted!("own-pause-counts") {
             self.watched.values_mut().for_each(|watched| watched.heard += pause);
         }
     }

@@ -16,7 +16,7 @@ use crate::deal::Deal;
 use crate::detector::Detector;
 use crate::roster::{Accusation, MemberId, MemberInfo, Placed, Progress, Roster, Standing};
 use crate::roster::{culprit, last_known};
-use starlings_core::{Blame, Epoch, FaultReport, Seat, Step};
+use starlings_core::{Blame, Epoch, FaultReport, Seat, Step, planted};
 
 /// The machine.
 #[derive(Clone, Debug)]
@@ -60,6 +60,7 @@ impl Run {
     fn takes_newcomers(&self) -> bool {
         let mut everyone = self.roster.placed.iter().chain(&self.roster.past);
         let done = everyone.any(|placed| placed.standing == Standing::Finished);
+        let done = done && !planted!("newcomer-after-end");
         self.wish.least.is_some() && self.stop.is_none() && !done
     }
 }
@@ -121,9 +122,12 @@ impl Membership {
             Event::Failed { member, blame, message } => {
                 self.failed(now, member, (blame, message), out)
             }
-            Event::Accuse { by, seat, phase, step } => {
+            Event::Accuse { by, epoch, seat, phase, step } => {
                 self.detector.beat(now, by);
-                self.accuse(now, by, seat, Progress::at(step, phase));
+                let current = self.roster().is_some_and(|roster| roster.epoch == epoch);
+                if current || planted!("old-accusation") {
+                    self.accuse(now, by, seat, Progress::at(step, phase));
+                }
             }
             Event::Returned { member } => self.returned(now, member),
             Event::Tick => {}
@@ -146,6 +150,11 @@ impl Membership {
     #[must_use]
     pub fn lobby(&self) -> &[MemberInfo] {
         &self.lobby
+    }
+
+    /// Members whose silence would be noticed: those who wait for a seat, work, or have finished and are still here.
+    pub fn watched(&self) -> impl Iterator<Item = MemberId> {
+        self.detector.watched()
     }
 
     /// Whether the job is over.
@@ -242,9 +251,14 @@ impl Membership {
     /// A member must go: the others go on without it. The last one cannot, so the job ends politely.
     fn leave(&mut self, now: u64, member: MemberId, out: &mut Vec<Command>) {
         self.detector.beat(now, member);
+        let waits = self.lobby.iter().any(|info| info.member == member);
         let Stage::Running(run) = &mut self.stage else {
             return self.lost(now, member, "it left", out);
         };
+        if waits && !planted!("lobby-may-not-leave") {
+            out.push(Command::Tell { member, verdict: Verdict::Released });
+            return self.lost(now, member, "it left", out);
+        }
         let alone = run.roster.running() == 1 || run.wish.least.is_none();
         let Some(placed) = run.roster.find(member) else { return };
         if placed.standing != Standing::Running {
@@ -254,7 +268,9 @@ impl Membership {
             let reason = "the last worker was asked to leave".to_string();
             return self.stop(now, Blame::Interrupted, reason, out);
         }
-        placed.standing = Standing::Departed;
+        if !planted!("leaver-stays") {
+            placed.standing = Standing::Departed;
+        }
         out.push(Command::Tell { member, verdict: Verdict::Released });
         self.detector.forget(member);
         self.regroup(now, Vec::new(), out);
@@ -269,12 +285,16 @@ impl Membership {
             return;
         }
         run.roster = run.roster.next(newcomers);
-        run.accusations.clear();
-        if (have as u32) < least {
+        if !planted!("accusations-kept") {
+            run.accusations.clear();
+        }
+        if (have as u32) < least && !planted!("below-minimum") {
             run.short.get_or_insert(now.saturating_add(self.options.join_ms));
             out.push(Command::Waiting { have: have as u32, want: least });
         } else {
-            run.short = None;
+            if !planted!("short-for-ever") {
+                run.short = None;
+            }
             let roster = &run.roster;
             let (epoch, deal) = (roster.epoch, roster.deal.clone());
             out.push(Command::Regroup { epoch, roster: roster.infos(), deal });
@@ -327,7 +347,7 @@ impl Membership {
         }
         self.complete_if_done(out);
         // In a later epoch the others would wait for it in vain.
-        if epoch < current {
+        if epoch < current && !planted!("finished-elsewhere") {
             self.regroup(now, Vec::new(), out);
         }
     }

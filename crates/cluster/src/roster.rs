@@ -2,7 +2,7 @@
 
 use crate::deal::{Deal, deal_again};
 use serde::{Deserialize, Serialize};
-use starlings_core::{Epoch, Seat, Step};
+use starlings_core::{Epoch, Seat, Step, planted};
 
 /// Members of earlier epochs that are remembered for those who ask.
 const PAST_MAX: usize = 64;
@@ -109,11 +109,12 @@ impl Roster {
 
     /// Those who still listen: neither dead nor departed.
     pub(crate) fn listeners(&self) -> Vec<MemberId> {
-        let listening = self
-            .placed
-            .iter()
-            .chain(&self.past)
-            .filter(|placed| matches!(placed.standing, Standing::Running | Standing::Finished));
+        let listening =
+            self.placed.iter().chain(&self.past).filter(|placed| match placed.standing {
+                Standing::Running | Standing::Finished => true,
+                Standing::Departed => planted!("told-twice"),
+                Standing::Dead => false,
+            });
         listening.map(|placed| placed.info.member).collect()
     }
 
@@ -133,13 +134,17 @@ impl Roster {
     /// The roster of the next epoch: those who still work, in their order, then the newcomers.
     pub(crate) fn next(&self, newcomers: Vec<MemberInfo>) -> Roster {
         let (staying, gone): (Vec<&Placed>, Vec<&Placed>) =
-            self.placed.iter().partition(|placed| placed.standing == Standing::Running);
+            self.placed.iter().partition(|placed| match placed.standing {
+                Standing::Running => true,
+                Standing::Finished => planted!("finished-in-lineup"),
+                Standing::Departed | Standing::Dead => false,
+            });
         let was: Vec<Option<Seat>> = staying
             .iter()
             .map(|placed| Some(placed.info.seat))
             .chain(newcomers.iter().map(|_| None))
             .collect();
-        let epoch = Epoch(self.epoch.0 + 1);
+        let epoch = Epoch(self.epoch.0 + u32::from(!planted!("epoch-reused")));
         let fresh = newcomers.into_iter().map(|info| Placed {
             info,
             standing: Standing::Running,
@@ -183,11 +188,17 @@ impl Roster {
 }
 
 /// Whom the accusations point to: the first accused who accuses nobody else. A peer of the dead closes its
-/// own links and is then accused in turn, so whoever accuses another is a witness before a culprit.
+/// own links and is then accused in turn, so whoever accuses another is a witness before a culprit. Where all
+/// are witnesses, two who accuse each other have lost the link between them, and one of them must go; the others only
+/// saw them close theirs.
 pub(crate) fn culprit(accusations: &[Accusation]) -> Option<&Accusation> {
     let is_witness = |seat: Seat| accusations.iter().any(|other| other.by == seat);
     let innocent = accusations.iter().find(|accusation| !is_witness(accusation.against));
-    innocent.or(accusations.first())
+    let accuses = |by: Seat, against: Seat| {
+        accusations.iter().any(|other| other.by == by && other.against == against)
+    };
+    let mutual = accusations.iter().find(|accusation| accuses(accusation.against, accusation.by));
+    innocent.or(mutual.filter(|_| !planted!("cut-blames-others"))).or(accusations.first())
 }
 
 /// The more precise of a member's own last word and what survivors saw: the later step wins; for the

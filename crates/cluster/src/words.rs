@@ -75,6 +75,8 @@ pub enum Event {
     Accuse {
         /// The survivor.
         by: MemberId,
+        /// The epoch in which it did: in another the seat is someone else's.
+        epoch: Epoch,
         /// The peer.
         seat: Seat,
         /// What the survivor was doing.

@@ -11,6 +11,7 @@ mod ids;
 mod model;
 mod nearest;
 mod params;
+mod planted;
 mod random;
 
 pub use block::{Block, Body, Factors, FoldError, Kind, Rows, Update, Values};
@@ -23,4 +24,6 @@ pub use ids::{Epoch, JobId, Seat, Shard, Step};
 pub use model::{Model, Role, Tensor};
 pub use nearest::{nearest, suggestion};
 pub use params::{Param, ParamKind, Params};
+#[cfg(planted)]
+pub use planted::{at_work, plant};
 pub use random::Rng;

@@ -1,39 +1,69 @@
-//! A thousand seeds of delays and crashes through the real machines. A failure names its seed; put it into
-//! the list of old bugs below, and it is never forgotten.
+//! Seeds of delays, crashes and everything else through the real machines; by the million with
+//! `cargo xtask simulate`. A failure names its seed; put it into the list of old bugs below, and it is never forgotten.
 
 use starlings_core::Seat;
-use starlings_testkit::sim::{collecting, membership, merging, serving, surviving};
+use starlings_testkit::sim::sweep::{Seeds, sweep};
+use starlings_testkit::sim::{MACHINES, serving, surviving};
 
-const SEEDS: u64 = 1_000;
+/// Seeds that once showed a bug of the protocol.
+const OLD_BUGS: [(&str, u64, &str); 2] = [
+    (
+        "surviving",
+        338,
+        "a cut link between two cost a third its seat: it had only seen them close theirs",
+    ),
+    ("surviving", 1_235, "a newcomer that waited for a seat could not leave"),
+];
+
+/// The first seeds of a simulation.
+fn sweeps(name: &str, count: u64) {
+    let machine =
+        MACHINES.into_iter().find(|machine| machine.name == name).expect("a machine of the list");
+    let failing = sweep(machine, Seeds { from: 0, count, threads: 2 }, &|_| {});
+    assert_eq!(failing, Ok(()));
+}
+
+#[test]
+fn old_bugs_do_not_come_back() {
+    for (name, seed, what) in OLD_BUGS {
+        let machine = MACHINES.into_iter().find(|machine| machine.name == name).unwrap();
+        let failing = sweep(machine, Seeds { from: seed, count: 1, threads: 1 }, &|_| {});
+        assert_eq!(failing, Ok(()), "{what}");
+    }
+}
 
 #[test]
 fn a_thousand_sums_under_delays_and_crashes() {
-    (0..SEEDS).for_each(merging::check);
+    sweeps("merging", 1_000);
 }
 
 #[test]
 fn a_thousand_collected_sums_under_delays_and_crashes() {
-    (0..SEEDS).for_each(collecting::check);
+    sweeps("collecting", 1_000);
 }
 
 #[test]
 fn a_thousand_parameter_servers_under_stragglers() {
-    (0..SEEDS).for_each(serving::check);
+    sweeps("serving", 1_000);
 }
 
 #[test]
 fn a_thousand_flocks_under_kills_and_freezes() {
-    (0..SEEDS).for_each(membership::check);
+    sweeps("membership", 1_000);
 }
 
 #[test]
 fn ten_thousand_jobs_whose_members_die_freeze_leave_and_join() {
-    let mut epochs = 0;
-    for seed in 0..10_000 {
-        epochs += u64::from(surviving::Scenario::check(seed).epochs);
-    }
-    // Most scenarios change members, many of them more than once.
-    assert!(epochs > 20_000, "{epochs} epochs");
+    sweeps("surviving", 10_000);
+}
+
+#[test]
+fn most_simulated_jobs_change_members_and_some_more_than_once() {
+    let outcomes: Vec<_> = (0..500).map(surviving::Scenario::check).collect();
+    let epochs: u32 = outcomes.iter().map(|outcome| outcome.epochs).sum();
+    assert!(epochs > 1_000, "{epochs} epochs");
+    let completed = outcomes.iter().filter(|outcome| outcome.ended.is_some_and(|it| it.0)).count();
+    assert!((300..500).contains(&completed), "{completed} jobs complete, and some are given up");
 }
 
 /// Four workers, of which the first is slow.

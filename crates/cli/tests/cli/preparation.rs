@@ -109,7 +109,8 @@ fn train(data: &str, keys: &str, learner: &str) -> Ended {
 fn bad_weights_groups_and_numbers_are_named_by_row_and_column() {
     const LOGISTIC: &str = "name = 'logistic-regression'";
     let data = "w,q,x,y\n1,a,1,0\n2,a,2,1\n1,b,3,0\n";
-    train(data, "weight = 'wight'", "name = 'boosted-stumps'").failed(2, &["weights", "boosted-stumps"]);
+    train(data, "weight = 'wight'", "name = 'boosted-stumps'")
+        .failed(2, &["weights", "boosted-stumps"]);
     train(data, "weight = 'w'", "name = 'boosted-stumps'")
         .failed(2, &["'boosted-stumps' counts every row alike", "leave out [data] weight"]);
     train(data, "group = 'quiz'", LOGISTIC).failed(2, &["data.csv", "no column 'quiz'"]);

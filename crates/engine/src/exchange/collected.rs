@@ -10,7 +10,7 @@ use super::cut::{Part, cut};
 use super::packet::{Packer, Place};
 use super::scheduled::{Command, Event};
 use starlings_codec::Malformed;
-use starlings_core::{Body, Rows, Seat, Update, Values};
+use starlings_core::{Body, Rows, Seat, Update, Values, planted};
 use std::collections::BTreeMap;
 
 /// The machine for one sum.
@@ -203,7 +203,8 @@ impl Collected {
         out: &mut Vec<Command>,
     ) -> Result<(), Wrong> {
         let arrived = std::mem::take(&mut self.arrived[chunk]);
-        for seat in (0..self.world).map(Seat) {
+        let (world, first) = (self.world, if planted!("fold-from-self") { self.me.0 } else { 0 });
+        for seat in (0..world).map(|turn| Seat((first + turn) % world)) {
             let folded = match arrived.get(&seat) {
                 Some(packet) => self.unpack(chunk, packet, packer),
                 None if self.owners.is_some() => self.add_own(chunk),

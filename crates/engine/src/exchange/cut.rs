@@ -1,7 +1,7 @@
 //! How an update is cut into chunks: many small blocks share a chunk, a large one is spread over several.
 //! The cut depends on names and shapes alone, so every worker makes the same one.
 
-use starlings_core::{Block, Body, Update};
+use starlings_core::{Block, Body, Update, planted};
 
 /// A piece of one block: numbers `from..to` of a dense block, rows `from..to` of a table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -80,7 +80,11 @@ fn spread_dense(cut: &mut [Vec<Part>], place: Place, total: usize) {
             (byte.saturating_sub(place.before) / place.width).min(place.len)
         };
         let from = edge(chunk);
-        let to = if chunk + 1 == chunks { place.len } else { edge(chunk + 1) };
+        let short = usize::from(planted!("chunk-too-short"));
+        let to = match chunk + 1 == chunks {
+            true => place.len,
+            false => edge(chunk + 1).saturating_sub(short),
+        };
         if from < to {
             parts.push(Part { block: place.block, from, to, whole: false });
         }

@@ -6,7 +6,7 @@
 
 use super::cut::{Part, cut};
 use starlings_codec::{Codec, Into as Put, Law, Malformed};
-use starlings_core::{Body, Seat, Update, Values};
+use starlings_core::{Body, Seat, Update, Values, planted};
 use starlings_topology::{Act, Move};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -209,6 +209,10 @@ impl Scheduled {
                 Act::SendPartial => out.push(Command::Send { to: peer, chunk, total: false }),
                 Act::SendTotal => {
                     self.settle(chunk);
+                    if planted!("done-before-sent") && self.left == 1 {
+                        self.over = true;
+                        out.push(Command::Done);
+                    }
                     out.push(Command::Send { to: peer, chunk, total: true });
                 }
                 Act::Fold | Act::Replace => {
@@ -293,7 +297,7 @@ fn decode_part<'a>(
             let len = codec.encoded_len(values.kind(), part.to - part.from);
             let (mine, rest) =
                 bytes.split_at_checked(len).ok_or(Malformed("a chunk is too short"))?;
-            let how = if total { Put::Put } else { Put::Add };
+            let how = if total && !planted!("total-added") { Put::Put } else { Put::Add };
             codec.decode(mine, values, part.from..part.to, how)?;
             Ok(rest)
         }

@@ -11,7 +11,7 @@ use super::late::Reads;
 use super::ownership::Ownership;
 use crate::rules::Rule;
 use starlings_consistency::{Blending, Gate};
-use starlings_core::{Block, Body, Fault, Model, Seat, Step, Update};
+use starlings_core::{Block, Body, Fault, Model, Seat, Step, Update, planted};
 use starlings_learn::Moment;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -362,7 +362,8 @@ impl Shard {
         let mut moment = None;
         // A contribution of which only a part has come is as late as one that has not. It counts as dropped when
         // its last part comes.
-        for Held { moment: at, update, .. } in held.into_values().filter(|held| held.whole) {
+        let counts = |held: &Held| held.whole || planted!("half-counts");
+        for Held { moment: at, update, .. } in held.into_values().filter(counts) {
             moment = Some(at);
             match &mut sum {
                 None => sum = Some(update),
@@ -425,7 +426,7 @@ impl Shard {
         }
         // A flock that stops does not wait until it is warm.
         let warm = clock(0) >= parked.asks.after || self.stop_at.is_some();
-        self.office.gate.fresh(parked.step, slowest) && warm
+        (self.office.gate.fresh(parked.step, slowest) || planted!("gate-open")) && warm
     }
 
     /// When the slowest clock has advanced, whoever reads rows that have changed gets them unasked.

@@ -4,6 +4,7 @@ use super::enter;
 use super::orders::Orders;
 use crate::neighbours::{Household, Neighbours};
 use crate::net::Net;
+use crate::recovery::fence::{Passage, passage};
 use starlings_cluster::protocol::Lineup;
 use starlings_core::{Deadline, Epoch, Fault, JobId, Result, Seat};
 use starlings_transport::{
@@ -30,7 +31,7 @@ pub(super) fn gatekeeper(door: Arc<Mutex<Option<Door>>>) -> Gatekeeper {
         None => Verdict::Busy,
         Some(door) if hello.token != door.token => Verdict::WrongToken,
         Some(door) if hello.job != door.job || hello.purpose != Purpose::Peer => Verdict::OtherJob,
-        Some(door) if hello.epoch != door.epoch => Verdict::StaleEpoch,
+        Some(door) if passage(hello.epoch, door.epoch) != Passage::Passes => Verdict::StaleEpoch,
         Some(_) => Verdict::Accept,
     })
 }

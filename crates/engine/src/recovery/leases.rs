@@ -4,7 +4,7 @@
 
 use crate::walk::Walk;
 use serde::{Deserialize, Serialize};
-use starlings_core::{Shard, Step};
+use starlings_core::{Shard, Step, planted};
 use starlings_data::{Batch, Dealer, Picked};
 use std::collections::BTreeMap;
 
@@ -26,6 +26,9 @@ impl Leases {
 
     /// From now on nobody has the rows of these shards.
     pub fn lack(&mut self, missing: Vec<u32>) {
+        if planted!("lack-piles-up") && !missing.is_empty() {
+            return self.missing.extend(missing);
+        }
         self.missing = missing;
     }
 
@@ -84,10 +87,10 @@ impl Leases {
     pub fn done(&mut self, step: Step) {
         let missing = &self.missing;
         for (_, shards) in &mut self.owed {
-            shards.retain(|shard| missing.contains(shard));
+            shards.retain(|shard| missing.contains(shard) || planted!("owed-dealt-twice"));
         }
         self.owed.retain(|(_, shards)| !shards.is_empty());
-        if !self.missing.is_empty() {
+        if !self.missing.is_empty() && !planted!("owed-forgotten") {
             self.owed.push((step.0, self.missing.clone()));
         }
     }

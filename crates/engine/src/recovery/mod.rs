@@ -14,6 +14,7 @@
 //! Nothing is kept for this in an undisturbed run: contributions are a function of model and rows, and are computed
 //! again. A worker may be lost in the middle of a recovery: then the next one begins, from the same state.
 
+pub mod fence;
 mod handover;
 mod leases;
 pub mod resolve;

@@ -7,7 +7,7 @@
 //! after it is done by all who are left.
 
 use starlings_cluster::deal::Deal;
-use starlings_core::{Seat, Step};
+use starlings_core::{Seat, Step, planted};
 use std::collections::BTreeSet;
 
 /// Shards that one number can name without touching its sign.
@@ -86,13 +86,14 @@ pub fn resolve(standings: &[Standing], deal: &Deal, shards: u32) -> Resolution {
     let mut from: Option<(Step, Seat)> = None;
     for (seat, standing) in standings.iter().enumerate() {
         if let Some(steps) = standing.steps
-            && from.is_none_or(|(step, _)| steps > step.0)
+            && from.is_none_or(|(step, _)| steps > step.0 || planted!("last-not-furthest"))
         {
             from = Some((Step(steps), Seat(seat as u32)));
         }
     }
     let behind = standings.iter().enumerate().filter(|(_, standing)| {
-        from.is_some_and(|(step, _)| standing.steps.is_none_or(|steps| steps < step.0))
+        let behind = |steps, step: Step| steps < step.0 && !planted!("behind-ignored");
+        from.is_some_and(|(step, _)| standing.steps.is_none_or(|steps| behind(steps, step)))
     });
     let behind = behind.map(|(seat, _)| Seat(seat as u32)).collect();
     let newcomers = (0..standings.len()).filter(|seat| standings[*seat].steps.is_none());

@@ -178,7 +178,8 @@ impl Scenario {
                 if it.done_at.is_some() && peer != home && !it.finished =>
             {
                 let (phase, step) = ("the merge".to_string(), Step(now / 10));
-                let said = Event::Accuse { by: member(seat), seat: peer, phase, step };
+                let said =
+                    Event::Accuse { by: member(seat), epoch: Epoch(0), seat: peer, phase, step };
                 network.send(seat, home, Message::Said(said));
             }
             _ => {}

@@ -7,4 +7,15 @@ pub mod merging;
 pub mod network;
 pub mod serving;
 pub mod surviving;
-mod tallying;
+pub mod sweep;
+
+use sweep::Machine;
+
+/// All simulations.
+pub const MACHINES: [Machine; 5] = [
+    Machine { name: "surviving", check: |seed| drop(surviving::Scenario::check(seed)) },
+    Machine { name: "merging", check: merging::check },
+    Machine { name: "collecting", check: collecting::check },
+    Machine { name: "serving", check: serving::check },
+    Machine { name: "membership", check: membership::check },
+];

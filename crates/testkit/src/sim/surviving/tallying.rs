@@ -1,15 +1,18 @@
 //! One member of a simulated job: sums with the real machine, concludes with the real functions, and computes nothing
 //! but tallies. It does what a worker does around them (`engine/src/recovery`), event by event.
 
-use super::surviving::{Frame, Scenario};
+use super::{Frame, Scenario};
 use starlings_cluster::deal::Deal;
-use starlings_core::{Block, Epoch, Seat, Step, Update};
+use starlings_codec::Codec;
+use starlings_core::{Block, Epoch, Seat, Step, Update, planted};
 use starlings_engine::choices::{raw, summing};
 use starlings_engine::exchange::scheduled::{Command, Event, Scheduled};
 use starlings_engine::recovery::Leases;
+use starlings_engine::recovery::fence::{Passage, passage};
 use starlings_engine::recovery::resolve::{Resolution, Standing, resolve};
-use starlings_topology::moves;
+use starlings_topology::{Topology, moves};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 /// One step's sum, read.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -78,13 +81,16 @@ pub(super) struct Done {
 
 /// A member at work.
 pub(super) struct Working {
-    topology: &'static str,
+    topology: Arc<dyn Topology>,
+    codec: Arc<dyn Codec>,
     reweighs: bool,
     steps: u64,
     shards: u32,
     me: Seat,
     epoch: Option<Epoch>,
     seats: Vec<Seat>,
+    /// Whether its links to them are open.
+    linked: bool,
     deal: Deal,
     pub(super) results: Results,
     has_model: bool,
@@ -105,13 +111,15 @@ impl Working {
 
     pub(super) fn newcomer(scenario: &Scenario, me: Seat, shards: Vec<u32>) -> Working {
         Working {
-            topology: scenario.topology,
+            topology: summing(scenario.topology, "").expect("it is in the catalogue"),
+            codec: raw(),
             reweighs: scenario.reweighs,
             steps: scenario.steps,
             shards: scenario.shards,
             me,
             epoch: None,
             seats: Vec::new(),
+            linked: false,
             deal: Deal::new(),
             results: Results::default(),
             has_model: false,
@@ -123,21 +131,37 @@ impl Working {
         }
     }
 
-    pub(super) fn epoch(&self) -> Epoch {
-        self.epoch.unwrap_or(Epoch(0))
+    /// The epoch in which it has a seat.
+    pub(super) fn epoch(&self) -> Option<Epoch> {
+        self.epoch
+    }
+
+    /// Closes its links to the others of its epoch, if they are open: says who they are.
+    pub(super) fn unlink(&mut self) -> Vec<Seat> {
+        match std::mem::take(&mut self.linked) {
+            true => self.seats.iter().copied().filter(|seat| *seat != self.me).collect(),
+            false => Vec::new(),
+        }
+    }
+
+    /// Whether a lineup of that epoch is news.
+    pub(super) fn awaits(&self, epoch: Epoch) -> bool {
+        self.epoch.is_none_or(|now| now < epoch) && !matches!(self.phase, Phase::Done)
+    }
+
+    /// Whether something of that epoch counts now.
+    fn passes(&self, of: Epoch) -> bool {
+        self.epoch.is_some_and(|now| passage(of, now) == Passage::Passes)
     }
 
     pub(super) fn steps(&self) -> u64 {
         self.results.sums.len() as u64
     }
 
-    /// A new lineup. Older ones count for nothing.
+    /// A new lineup.
     pub(super) fn gather(&mut self, epoch: Epoch, seats: Vec<Seat>, deal: Deal) {
-        if self.epoch.is_some_and(|now| now >= epoch) || matches!(self.phase, Phase::Done) {
-            return;
-        }
-        (self.epoch, self.seats, self.deal) = (Some(epoch), seats, deal);
-        self.early.retain(|(of, _, _)| *of >= epoch);
+        (self.epoch, self.seats, self.deal, self.linked) = (Some(epoch), seats, deal, true);
+        self.early.retain(|(of, _, _)| passage(*of, epoch) != Passage::Refused);
         self.sums = 0;
         let width = Standing::width(self.shards);
         let mut numbers = vec![0; width * self.seats.len()];
@@ -159,7 +183,7 @@ impl Working {
 
     pub(super) fn receive(&mut self, epoch: Epoch, from: Seat, frame: Frame) {
         // Frames of an older epoch are refused; those of a newer one wait for its lineup.
-        if self.epoch.is_none_or(|now| epoch >= now) {
+        if self.epoch.is_none_or(|now| passage(epoch, now) != Passage::Refused) {
             self.early.push((epoch, from, frame));
         }
     }
@@ -199,9 +223,7 @@ impl Working {
             Phase::Behind(resolution) => {
                 let source = resolution.from.map(|(_, source)| self.seats[source.index()]);
                 let state = self.early.iter().position(|(epoch, from, frame)| {
-                    Some(*epoch) == self.epoch
-                        && Some(*from) == source
-                        && matches!(frame, Frame::State(_))
+                    self.passes(*epoch) && Some(*from) == source && matches!(frame, Frame::State(_))
                 });
                 let Some(at) = state else { return (Phase::Behind(resolution), false) };
                 if let (_, _, Frame::State(results)) = self.early.remove(at) {
@@ -241,7 +263,7 @@ impl Working {
         if me == source {
             for behind in &resolution.behind {
                 let state = Frame::State(self.results.clone());
-                done.frames.push((self.seats[behind.index()], self.epoch(), state));
+                done.frames.push((self.seats[behind.index()], self.now(), state));
             }
         }
         match resolution.behind.contains(&me) {
@@ -266,10 +288,11 @@ impl Working {
     fn finish_step(&mut self, sum: &Update, done: &mut Done) -> Phase {
         let step = self.steps();
         let (who, rows) = (sum.i64("who")[0] as u64, sum.i64("rows").to_vec());
-        self.results.sums.push(Contribution { who, epoch: self.epoch().0.into(), rows });
+        self.results.sums.push(Contribution { who, epoch: self.now().0.into(), rows });
         self.results.leases.done(Step(step));
         // Whoever has this step has had the one before it from everyone.
-        self.report(step.checked_sub(1), done);
+        let had = if planted!("report-early") { Some(step) } else { step.checked_sub(1) };
+        self.report(had, done);
         if std::mem::take(&mut self.pending) {
             self.results.leases.lack(vec![]);
             self.held = self.deal[self.place().index()].iter().copied().collect();
@@ -291,16 +314,20 @@ impl Working {
         Phase::Computing
     }
 
+    fn now(&self) -> Epoch {
+        self.epoch.expect("only members of an epoch work")
+    }
+
     fn place(&self) -> Seat {
         let at = self.seats.iter().position(|seat| *seat == self.me);
         Seat(at.expect("a lineup names its receiver") as u32)
     }
 
     fn summing(&mut self, blocks: Vec<Block>) -> Summing {
-        let topology = summing(self.topology, "").expect("it is in the catalogue");
-        let (me, world) = (self.place(), self.seats.len() as u32);
-        let machine = Scheduled::new(Update { blocks }, raw(), topology.grain(world), |chunks| {
-            moves(&topology.pattern(me, world, chunks), me, world)
+        let (me, world, codec) = (self.place(), self.seats.len() as u32, self.codec.clone());
+        let grain = self.topology.grain(world);
+        let machine = Scheduled::new(Update { blocks }, codec, grain, |chunks| {
+            moves(&self.topology.pattern(me, world, chunks), me, world)
         });
         self.sums += 1;
         Summing { machine, begun: false, sum: self.sums - 1 }
@@ -312,17 +339,19 @@ impl Working {
         if !std::mem::replace(&mut summing.begun, true) {
             events.push(Event::Begin);
         }
-        let (now, sum, seats) = (self.epoch, summing.sum, &self.seats);
-        self.early.retain(|(epoch, from, frame)| match frame {
-            Frame::Part { sum: of, chunk, total, payload } if Some(*epoch) == now && *of == sum => {
-                let at = seats.iter().position(|seat| seat == from);
-                let from = Seat(at.expect("only members of an epoch speak in it") as u32);
-                let (chunk, total, payload) = (*chunk, *total, payload.clone());
-                events.push(Event::Frame { from, chunk, total, payload });
-                false
+        let (sum, now) = (summing.sum, self.now());
+        for (of, from, frame) in std::mem::take(&mut self.early) {
+            match frame {
+                Frame::Part { sum: which, chunk, total, payload }
+                    if which == sum && self.passes(of) =>
+                {
+                    let at = self.seats.iter().position(|seat| *seat == from);
+                    let from = Seat(at.expect("I5: only members of an epoch speak in it") as u32);
+                    events.push(Event::Frame { from, chunk, total, payload });
+                }
+                frame => self.early.push((of, from, frame)),
             }
-            _ => true,
-        });
+        }
         let (mut scratch, mut over) = (Vec::new(), None);
         for event in events {
             let mut commands = Vec::new();
@@ -332,11 +361,11 @@ impl Working {
                     Command::Send { to, chunk, total } => {
                         let payload = summing.machine.payload(chunk, &mut scratch).to_vec();
                         let part = Frame::Part { sum, chunk, total, payload };
-                        done.frames.push((self.seats[to.index()], self.epoch(), part));
+                        done.frames.push((self.seats[to.index()], now, part));
                     }
                     // Others may still wait for what is to be sent after this.
                     Command::Done => over = Some(summing.machine.sum().clone()),
-                    Command::Fail { why, .. } => panic!("a sum broke: {why}"),
+                    Command::Fail { why, .. } => panic!("I2: a sum broke: {why}"),
                 }
             }
         }

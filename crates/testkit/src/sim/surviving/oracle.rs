@@ -1,0 +1,121 @@
+//! What a run showed, and whether it should have.
+
+use super::scenario::{CALM_AFTER_MS, Scenario};
+use super::tallying::{Contribution, Results};
+use starlings_core::Seat;
+use std::collections::BTreeMap;
+
+/// Once nothing fails any more a job is over within this time.
+const ENDS_WITHIN_MS: u64 = 60_000;
+
+/// What a run showed.
+#[derive(Clone, Debug, Default)]
+pub struct Outcome {
+    /// Whether the job completed, and when.
+    pub ended: Option<(bool, u64)>,
+    /// Epochs that were announced.
+    pub epochs: u32,
+    /// How often everyone who had a model was gone, and those who were left began anew.
+    pub restarts: u32,
+    /// The models of all who finished.
+    pub models: Vec<Results>,
+    /// What was reported as done, by step.
+    pub reported: BTreeMap<u64, Contribution>,
+    /// Members by epoch.
+    pub(super) rosters: BTreeMap<u32, u64>,
+    /// How often each member was told that it is over; only those who came in time are here.
+    pub(super) told: BTreeMap<Seat, u32>,
+    /// The first thing that must not happen and did.
+    pub(super) broken: Option<String>,
+}
+
+impl Outcome {
+    /// Notes something that must not happen.
+    pub(super) fn breaks(&mut self, why: String) {
+        self.broken.get_or_insert(why);
+    }
+
+    /// A member reports that a step is done.
+    pub(super) fn report(&mut self, step: u64, sum: Contribution) {
+        let known = self.reported.entry(step).or_insert_with(|| sum.clone());
+        if *known != sum {
+            self.breaks(format!("I4: step {step} was reported twice with different sums"));
+        }
+    }
+
+    /// The coordinator announces an epoch.
+    pub(super) fn announce(&mut self, scenario: &Scenario, epoch: u32, seats: &[Seat]) {
+        self.epochs += 1;
+        if self.rosters.last_key_value().is_some_and(|(last, _)| *last >= epoch) {
+            self.breaks(format!("I5: epoch {epoch} is announced after a later one"));
+        }
+        if (seats.len() as u32) < scenario.least {
+            self.breaks(format!("I8: {} go on, {} are needed", seats.len(), scenario.least));
+        }
+        self.rosters.insert(epoch, seats.iter().map(|seat| 1 << seat.0).sum());
+    }
+
+    /// The coordinator says that a member failed.
+    pub(super) fn blame(&mut self, scenario: &Scenario, seat: Seat) {
+        if !scenario.may_be_blamed(seat) {
+            self.breaks(format!("I6: member {} is taken for dead and was not", seat.0));
+        }
+    }
+
+    /// Checks every invariant.
+    pub(super) fn check(&self, scenario: &Scenario) -> Result<(), String> {
+        if let Some(why) = &self.broken {
+            return Err(why.clone());
+        }
+        let (complete, time) = self.ended.ok_or("I3: the job hangs")?;
+        let calm = scenario.failures.iter().map(|(_, _, time)| *time).max().unwrap_or(0);
+        if time > calm.max(CALM_AFTER_MS) + ENDS_WITHIN_MS {
+            return Err("I3: the job ends late".to_string());
+        }
+        // A leaver, a killed or a cut member is gone; whoever is neither can bring the job to its end.
+        if !complete && !scenario.can_fall_short() {
+            return Err("I3: the job is given up".to_string());
+        }
+        for (seat, &count) in &self.told {
+            let harmed = scenario.fates(*seat).next().is_some();
+            if count > 1 || (count == 0 && !harmed) {
+                return Err(format!("I7: member {} was told {count} times", seat.0));
+            }
+        }
+        self.check_models(scenario)
+    }
+
+    fn check_models(&self, scenario: &Scenario) -> Result<(), String> {
+        if self.restarts > 0 && !scenario.can_lose_all() {
+            return Err("I4: some who had a model were left".to_string());
+        }
+        let Some(first) = self.models.first() else { return Ok(()) };
+        let same = |other: &Results| other.sums == first.sums && other.owed() == first.owed();
+        if !self.models.iter().all(same) {
+            return Err("I1: models differ".to_string());
+        }
+        for (step, sum) in &self.reported {
+            if first.sums.get(*step as usize) != Some(sum) {
+                return Err(format!("I4: step {step} was reported and is not in the model"));
+            }
+        }
+        let mut rows = vec![0; scenario.shards as usize];
+        for (step, sum) in first.sums.iter().enumerate() {
+            let roster = self.rosters.get(&(sum.epoch as u32));
+            if roster.is_none_or(|members| *members != sum.who) {
+                return Err(format!("I2: step {step} has the contributions of {:b}", sum.who));
+            }
+            rows.iter_mut().zip(&sum.rows).for_each(|(total, count)| *total += count);
+            if !scenario.reweighs && sum.rows.iter().any(|&count| count != 1) {
+                return Err(format!("I2: rows of step {step}: {:?}", sum.rows));
+            }
+        }
+        for (shard, owed) in &first.owed() {
+            rows[*shard as usize] += *owed as i64;
+        }
+        match rows.iter().all(|&count| count == scenario.steps as i64) {
+            true => Ok(()),
+            false => Err(format!("I2: rows are used {rows:?} times in {} steps", scenario.steps)),
+        }
+    }
+}

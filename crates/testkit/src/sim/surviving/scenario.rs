@@ -1,0 +1,135 @@
+//! What happens in one seed: who takes part, and what befalls whom and when.
+
+use starlings_core::{Rng, Seat};
+
+/// One seed's scenario.
+#[derive(Clone, Debug)]
+pub struct Scenario {
+    /// The seed.
+    pub seed: u64,
+    /// How members sum.
+    pub topology: &'static str,
+    /// Members at the start.
+    pub world: u32,
+    /// Members without whom the job waits.
+    pub least: u32,
+    /// Members that come later, and when.
+    pub newcomers: Vec<u64>,
+    /// Whether a step is finished without the rows of the lost.
+    pub reweighs: bool,
+    /// Steps of the job.
+    pub steps: u64,
+    /// Virtual shards.
+    pub shards: u32,
+    /// Who fails, how and when.
+    pub failures: Vec<(Seat, Failure, u64)>,
+    /// When the coordinator stands still, and for how long.
+    pub pauses: Vec<(u64, u64)>,
+    /// How many milliseconds of true time each member takes for a hundred of its own.
+    pub paces: Vec<u64>,
+}
+
+/// What happens to a member.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Failure {
+    /// Its process dies.
+    Killed,
+    /// It stands still for so long.
+    Frozen(u64),
+    /// Its link to another breaks.
+    Cut(Seat),
+    /// Its link to the coordinator falls silent, both ways; those to its peers do not.
+    Exiled,
+    /// It fails by its own word.
+    Fails,
+    /// It leaves politely.
+    Leaves,
+}
+
+/// Nothing fails any more after this time.
+pub(super) const CALM_AFTER_MS: u64 = 20_000;
+/// Nobody may be taken for dead who stood still for less than this.
+const PAUSE_MS_ALLOWED: u64 = 500;
+
+impl Scenario {
+    /// The scenario of a seed.
+    #[must_use]
+    pub fn of(seed: u64) -> Scenario {
+        let mut rng = Rng::named(seed, "surviving scenario", &[]);
+        let topology = ["ring", "tree", "halving-doubling", "star"][rng.below(4) as usize];
+        let world = 1 + rng.below(6) as u32;
+        let newcomers = (0..rng.below(3)).map(|_| rng.below(CALM_AFTER_MS)).collect::<Vec<_>>();
+        let everyone = u64::from(world) + newcomers.len() as u64;
+        let failures = (0..everyone as u32).filter_map(|seat| fate(Seat(seat), everyone, &mut rng));
+        let failures = failures.collect();
+        let (reweighs, steps) = (rng.below(2) == 0, 5 + rng.below(60));
+        let shards = 1 + rng.below(12) as u32;
+        let least = if rng.below(3) == 0 { 1 + rng.below(u64::from(world)) as u32 } else { 1 };
+        let pauses = match rng.below(4) {
+            0 => vec![(300 + rng.below(CALM_AFTER_MS), 100 + rng.below(4_000))],
+            _ => Vec::new(),
+        };
+        let paces = (0..everyone).map(|_| 50 + rng.below(150)).collect();
+        Scenario {
+            seed,
+            topology,
+            world,
+            least,
+            newcomers,
+            reweighs,
+            steps,
+            shards,
+            failures,
+            pauses,
+            paces,
+        }
+    }
+
+    /// Everything that befalls a member.
+    pub(super) fn fates(&self, seat: Seat) -> impl Iterator<Item = Failure> {
+        let concerns = move |(who, how, _): &&(Seat, Failure, u64)| {
+            *who == seat || matches!(how, Failure::Cut(other) if *other == seat)
+        };
+        self.failures.iter().filter(concerns).map(|(_, how, _)| *how)
+    }
+
+    /// Whether fewer than the job needs may be left, one way or another, of those who are there from the start.
+    pub(super) fn can_fall_short(&self) -> bool {
+        self.unharmed() < self.least
+    }
+
+    /// Whether everyone who is there from the start may be gone, one way or another.
+    pub(super) fn can_lose_all(&self) -> bool {
+        self.unharmed() == 0
+    }
+
+    fn unharmed(&self) -> u32 {
+        (0..self.world).filter(|&seat| self.fates(Seat(seat)).next().is_none()).count() as u32
+    }
+
+    /// Whether a member may be reported as failed. Who is merely slow, or leaves politely, may not.
+    pub(super) fn may_be_blamed(&self, seat: Seat) -> bool {
+        self.fates(seat).any(|how| match how {
+            Failure::Killed | Failure::Cut(_) | Failure::Exiled | Failure::Fails => true,
+            // A pause of the coordinator and one of a member may add up.
+            Failure::Frozen(pause) => pause >= PAUSE_MS_ALLOWED || !self.pauses.is_empty(),
+            Failure::Leaves => false,
+        })
+    }
+}
+
+/// What befalls one of so many members, if anything does.
+fn fate(seat: Seat, everyone: u64, rng: &mut Rng) -> Option<(Seat, Failure, u64)> {
+    let time = 300 + rng.below(CALM_AFTER_MS);
+    let other = Seat(rng.below(everyone) as u32);
+    let how = match rng.below(10) {
+        0..3 => Failure::Killed,
+        3 => Failure::Frozen(100 + rng.below(8_000)),
+        4 if other != seat => Failure::Cut(other),
+        5 => Failure::Leaves,
+        6 => Failure::Fails,
+        7 => Failure::Exiled,
+        _ => return None,
+    };
+    Some((seat, how, time))
+}

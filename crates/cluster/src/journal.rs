@@ -10,11 +10,15 @@ use crate::deal::Deal;
 use crate::membership::Wish;
 use crate::roster::MemberInfo;
 use serde::{Deserialize, Serialize};
-use starlings_core::{Epoch, Fault, Result};
+use starlings_core::{Deadline, Epoch, Fault, Result};
 use std::fs::{File, OpenOptions, Permissions};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// How long the end of a killed coordinator may take.
+const LEAVING_MS: u64 = 2_000;
 
 /// Largest record that is believed; a survey of many categories is the longest.
 const RECORD_BYTES_MAX: u32 = 1 << 30;
@@ -70,8 +74,7 @@ impl Journal {
             .open(path)
             .map_err(wrong)?;
         file.set_permissions(Permissions::from_mode(0o600)).map_err(wrong)?;
-        let lock = rustix::fs::FlockOperation::NonBlockingLockExclusive;
-        rustix::fs::flock(&file, lock).map_err(|_| {
+        lock(&file).map_err(|_| {
             Fault::caller(format!("another coordinator keeps the journal {}", path.display()))
                 .hint("wait for it to end, or choose another --ticket")
         })?;
@@ -109,6 +112,18 @@ impl Journal {
 
     fn failed(&self, error: std::io::Error) -> Fault {
         Fault::machine(format!("cannot write the journal {}", self.path.display())).caused_by(error)
+    }
+}
+
+/// Locks a journal. One who was killed a moment ago may still be on its way out.
+fn lock(file: &File) -> rustix::io::Result<()> {
+    let by = Deadline::after_ms(LEAVING_MS);
+    loop {
+        let locked = rustix::fs::flock(file, rustix::fs::FlockOperation::NonBlockingLockExclusive);
+        if locked.is_ok() || by.passed() {
+            return locked;
+        }
+        std::thread::sleep(Duration::from_millis(20));
     }
 }
 

@@ -168,7 +168,7 @@ fn relay(follower: &Control, observer: &dyn Observer, over: &OnceLock<Deadline>)
                 // A line that cannot be read is not worth the job.
                 let _ = read_event(&text).map(|event| observer.on(event));
             }
-            Ok(Some(Message::FromWorker(FromWorker::Finished))) => return,
+            Ok(Some(Message::FromWorker(FromWorker::Finished { .. }))) => return,
             Ok(_) => {}
             // It failed: it says why and ends this process, or the time is up.
             Err(_) => std::thread::sleep(Duration::from_millis(10)),
@@ -356,7 +356,8 @@ impl Follower {
             // Being asked to stop and having stopped is a job well done.
             _ => {}
         }
-        lead.send(&Message::FromWorker(FromWorker::Finished), Deadline::after_ms(SEND_MS))?;
+        let done = Message::FromWorker(FromWorker::Finished { epoch: Epoch(0) });
+        lead.send(&done, Deadline::after_ms(SEND_MS))?;
         await_done(&lead)?;
         self.world.finish()
     }

@@ -77,7 +77,7 @@ fn train(member: &Member, options: &JoinOptions, job: &str, resume: bool) -> Res
         complete: complete.as_ref(),
         whereabouts: member.whereabouts.clone(),
         speaks_for_process: true,
-        regroup: Some(member.regrouping()),
+        regroup: member.assignment.survives.then(|| member.regrouping()),
         newcomer: member.newcomer,
         deliver: Some(deliver(member)),
     })?;

@@ -127,7 +127,9 @@ fn wish(task: &Task) -> Result<Wish> {
         }
     }
     let stall_ms = job.patience.as_millis() as u64;
-    Ok(Wish { workers: job.workers, most: job.most, least: Some(job.least), deal, stall_ms })
+    // Under MPI a rank that is gone takes all others with it, whatever we do.
+    let least = (job.launcher != "mpi").then_some(job.least);
+    Ok(Wish { workers: job.workers, most: job.most, least, deal, stall_ms })
 }
 
 struct Client<'a> {

@@ -17,7 +17,7 @@ use crate::walk::Walk;
 use crate::wiring::StageWires;
 use serde::{Deserialize, Serialize};
 use starlings_consistency::Blending;
-use starlings_core::{Deadline, Event, Fault, Model, Pace, Result, Role, Seat, Shard, Step};
+use starlings_core::{Blame, Deadline, Event, Fault, Model, Pace, Result, Role, Seat, Shard, Step};
 use starlings_data::{Batch, Dealer, Holding, Slice};
 use starlings_learn::{
     Appetite, Facts, Grade, Learner, Memory, Moment, NoWires, Outbox, Place, Wires, Work,
@@ -304,6 +304,17 @@ impl Desk {
             self.introduce(std::process::id(), self.net.host(self.net.seat()));
         }
         Ok(())
+    }
+
+    /// Ends without having finished. Whoever was asked to stop says goodbye: others may still be in the last sum.
+    pub(crate) fn give_up(&mut self, fault: &Fault) {
+        if !self.survives {
+            return;
+        }
+        if fault.blame() == Blame::Interrupted {
+            self.net.leave();
+        }
+        self.part();
     }
 
     /// Leaves the flock as it is: nobody is told, and nothing of it is heard any more.

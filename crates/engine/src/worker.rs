@@ -25,7 +25,7 @@ pub fn run(mut desk: Desk) -> Result<Finished> {
         };
         // Members have changed: the step is finished by those who are left, and the walk goes on.
         if let Err(fault) = desk.recover(fault) {
-            desk.part();
+            desk.give_up(&fault);
             return Err(fault);
         }
     }

@@ -194,11 +194,11 @@ impl AllReduce {
             let sum = if self.fold == Width::Double {
                 merger.merge(update)?
             } else {
-                let updates = [update];
+                let updates = vec![update];
                 let agreed = peaks.merge(exponents(&updates))?;
-                let whole = quantised(&updates, &agreed, world)
+                let (whole, kinds) = quantised(updates, &agreed, world)
                     .map_err(|error| Fault::machine(error.to_string()))?;
-                restored(merger.merge(whole)?, &agreed, &updates[0], world)
+                restored(merger.merge(whole)?, &agreed, &kinds, world)
             };
             if round >= WARM_UP {
                 seconds.push(begun.elapsed().as_secs_f64());

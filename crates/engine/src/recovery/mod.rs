@@ -26,6 +26,7 @@ use crate::desk::{Desk, holders};
 use crate::exchange::packet::Losses;
 use crate::merge::{MergeOptions, Merger};
 use crate::net::Net;
+use crate::redeal::taken_up;
 use resolve::{Resolution, Standing, resolve};
 use starlings_cluster::deal::Deal;
 use starlings_core::{Blame, Block, Epoch, Event, Fault, Result, Seat, Shard, Step, Update};
@@ -195,17 +196,8 @@ impl Desk {
 
     /// Holds exactly these shards: reads what is not there, and forgets what is no longer wanted.
     fn hold(&mut self, shards: &[Shard]) -> Result<()> {
-        let holding = self.dealer.holding();
-        let lacking: Vec<Shard> =
-            shards.iter().copied().filter(|shard| !holding.starts.contains_key(shard)).collect();
-        let mut holding = holding.clone();
-        if !lacking.is_empty() {
-            let more = (self.loader)(&lacking)?;
-            // Rows of shards that went elsewhere are still in the table: they must not pile up.
-            let crowded = holding.table.rows() as u64 > 2 * holding.rows_held() + more.rows_held();
-            holding = if crowded { (self.loader)(shards)? } else { holding.joined(&more) };
-        }
-        self.dealer = self.dealer.with(holding.only(shards));
+        let holding = taken_up(self.dealer.holding(), shards, &self.loader)?;
+        self.dealer = self.dealer.with(holding);
         let elsewhere: Vec<Shard> =
             self.memory.iter().map(|(shard, _)| shard).filter(|it| !shards.contains(it)).collect();
         for shard in elsewhere {

@@ -108,16 +108,32 @@ fn runs_resume(learner: &dyn Learner, case: &Case) -> Verdict {
     let whole = train(learner, case, 2).map_err(|fault| fault.to_string())?;
     let cuts = [1, whole.steps / 2, whole.steps.saturating_sub(1)];
     for steps in cuts.into_iter().filter(|&steps| steps < whole.steps) {
-        let resumed = resumed(learner, case, steps).map_err(|fault| fault.to_string())?;
+        let onto =
+            |workers| resumed(learner, case, (steps, workers)).map_err(|fault| fault.to_string());
+        let resumed = onto(2)?;
         let same = resumed.model.digest() == whole.model.digest()
             && resumed.memory == whole.memory
             && resumed.steps == whole.steps;
         ensure!(same, "a run resumed after step {steps} of {} ends elsewhere", whole.steps);
+        // What is remembered goes with its shard: shards may move to others at any step.
+        let (elsewhere, wanted) = (onto(3)?, whole.grade.objective);
+        let found = elsewhere.grade.objective;
+        let off = (found - wanted).abs() / wanted.abs().max(1e-12);
+        ensure!(
+            off <= 1e-9 && elsewhere.steps == whole.steps,
+            "resumed after step {steps} on three workers {} steps end at {found}, on two {} at {wanted}",
+            elsewhere.steps,
+            whole.steps
+        );
     }
     Ok(())
 }
 
-fn resumed(learner: &dyn Learner, case: &Case, steps: u64) -> starlings_core::Result<Driven> {
+fn resumed(
+    learner: &dyn Learner,
+    case: &Case,
+    (steps, workers): (u64, u32),
+) -> starlings_core::Result<Driven> {
     let options = Drive { workers: 2, ..OPTIONS };
     let holding = case.holding(options.shards);
     let facts = options.facts(&case.schema, case.table.rows() as u64);
@@ -126,6 +142,7 @@ fn resumed(learner: &dyn Learner, case: &Case, steps: u64) -> starlings_core::Re
         run.step()?;
     }
     let (steps, model, memory) = run.checkpoint();
+    let options = Drive { workers, ..options };
     let mut run = Run::resume(learner, &holding, &options, (steps, &model, &memory));
     while run.step()? {}
     run.finish()

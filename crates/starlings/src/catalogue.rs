@@ -124,3 +124,17 @@ pub fn combinations_table() -> String {
         combinations.tables()
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_summary_is_one_sentence_that_lines_up_with_its_neighbours() {
+        for listing in list(None).unwrap() {
+            let (name, summary) = (listing.name, listing.summary);
+            assert!(summary.starts_with(char::is_uppercase), "{name}: {summary}");
+            assert!(!summary.ends_with('.') && summary.len() <= 140, "{name}: {summary}");
+        }
+    }
+}

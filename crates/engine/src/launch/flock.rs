@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 pub(super) const ENTRY: Entry<Launcher> = Entry {
     name: "flock",
-    summary: "Workers join a coordinator from this host or others, over TCP with a token and TLS.",
+    summary: "Workers join a coordinator from this host or others, over TCP with a token and TLS",
     reference: "Li et al. (2014), Scaling Distributed Machine Learning with the Parameter Server: the scheduler",
     params: &[],
     gives: &[],

@@ -39,7 +39,7 @@ use std::time::{Duration, Instant};
 
 pub(super) const ENTRY: Entry<Launcher> = Entry {
     name: "mpi",
-    summary: "mpirun has started the workers, as many as its -n says; MPI promises no survival: one death ends the job.",
+    summary: "Workers are what mpirun has started; MPI promises no survival: one death ends the job",
     reference: "Message Passing Interface Forum, MPI: A Message-Passing Interface Standard, version 3.1, 2015; Gabriel et al. (2004), Open MPI",
     params: &[],
     gives: &[],

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 pub(super) const ENTRY: Entry<Launcher> = Entry {
     name: "processes",
-    summary: "Workers are child processes of this binary, linked over TCP on loopback.",
+    summary: "Workers are child processes of this binary, linked over TCP on loopback",
     reference: "fork and join, as mpirun does on one host",
     params: &[],
     gives: &[],

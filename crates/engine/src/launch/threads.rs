@@ -17,7 +17,7 @@ use std::time::Instant;
 
 pub(super) const ENTRY: Entry<Launcher> = Entry {
     name: "threads",
-    summary: "Workers are threads of this process: nothing to install, nothing to open.",
+    summary: "Workers are threads of this process: nothing to install, nothing to open",
     reference: "the embedded default",
     params: &[],
     gives: &[],

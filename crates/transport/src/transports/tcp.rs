@@ -19,7 +19,7 @@ use std::time::Duration;
 /// The catalogue's entry.
 pub(super) const ENTRY: Entry<TransportKind> = Entry {
     name: "tcp",
-    summary: "sockets between processes, plain on one machine and inside TLS 1.3 between hosts",
+    summary: "Sockets between processes, plain on one machine and inside TLS 1.3 between hosts",
     reference: "RFC 9293 (TCP), RFC 8446 (TLS 1.3)",
     params: &[],
     gives: &[],

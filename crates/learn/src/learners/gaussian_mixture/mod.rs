@@ -27,7 +27,7 @@ use std::collections::BTreeMap;
 /// Gaussian mixtures in the catalogue.
 pub(super) const ENTRY: Entry<BuildLearner> = Entry {
     name: "gaussian-mixture",
-    summary: "a density as a sum of Gaussians, by expectation and maximisation",
+    summary: "A density as a sum of Gaussians, by expectation and maximisation",
     reference: "Dempster, Laird, Rubin, Maximum likelihood from incomplete data via the EM algorithm, 1977",
     params: PARAMS,
     gives: &[],

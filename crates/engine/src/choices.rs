@@ -147,9 +147,10 @@ impl Choices {
     /// How a step ends when a member is lost.
     #[must_use]
     pub fn completion(&self) -> Completion {
-        let whole = self.plan.stages() == 1 && !self.served;
+        let whole = self.plan.stages() == 1 && self.served == self.owned();
         match (&self.layout, &*self.blend) {
             _ if !whole || self.learner.rebuilds() == Rebuilds::Never => Completion::Restore,
+            _ if self.owned() && self.gate.lead_max() != Some(0) => Completion::Continue,
             (Layout::Graph(_) | Layout::Walk(_) | Layout::Partial(_), _) => Completion::Continue,
             (_, Blending::Local(_)) => Completion::Continue,
             _ => match self.learner.appetite() {
@@ -157,6 +158,18 @@ impl Choices {
                 Appetite::Passes => Completion::Recompute,
             },
         }
+    }
+
+    /// Whether each seat owns rows of the model and pushes to all others.
+    #[must_use]
+    pub fn owned(&self) -> bool {
+        self.served && !matches!(self.layout, Layout::Groups(_))
+    }
+
+    /// Whether owners have backups, where members may be lost: not where a loss takes all back to a checkpoint anyway.
+    #[must_use]
+    pub fn backs_up(&self) -> bool {
+        self.owned() && self.completion() != Completion::Restore
     }
 
     /// Whether all replicas hold the same bits after every step.

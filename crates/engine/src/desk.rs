@@ -5,6 +5,7 @@ use crate::bridge::{Built, Exchange, Nobody, Plans};
 use crate::choices::{Carriage, Choices, Layout, raw};
 use crate::clock::{Clock, Observer, Whereabouts, process_cpu_seconds};
 use crate::exchange::packet::Losses;
+use crate::exchange::served::Shard as ServerShard;
 use crate::job::{Deal, EPOCHS_DEFAULT, Fold, Job};
 use crate::keeper::{Keeper, Resumed};
 use crate::net::Net;
@@ -13,7 +14,7 @@ use crate::redeal::{Loader, Redeal};
 use crate::serve::Ledger;
 use crate::stop::Stop;
 use crate::trace::Tracer;
-use crate::walk::Walk;
+use crate::walk::{Walk, Walked};
 use crate::wiring::StageWires;
 use serde::{Deserialize, Serialize};
 use starlings_consistency::Blending;
@@ -171,11 +172,17 @@ pub struct Desk {
     /// Who is dealt each shard.
     pub(crate) holders: Vec<Seat>,
     pub(crate) net: Arc<Net>,
+    /// The epoch that this flock began with; none counts as zero.
+    pub(crate) generation: u64,
+    /// The first step of each seat, where they differ.
+    pub(crate) clocks: Vec<u64>,
+    /// The counts before the last step, should it have to be taken again.
+    pub(crate) before: Option<(Walked, Leases)>,
     deliver: Option<Deliver>,
     survives: bool,
     begun: bool,
     tracer: Tracer,
-    server: Option<JoinHandle<()>>,
+    server: Option<JoinHandle<ServerShard>>,
     ledger: Arc<Ledger>,
     wired: Arc<AtomicU64>,
     /// Bytes of exchanges that members' changes have ended: in memory, and sent.
@@ -235,6 +242,9 @@ impl Desk {
             holders: holders(&choices, job, net.world())?,
             assignment,
             net,
+            generation: 0,
+            clocks: Vec::new(),
+            before: None,
             deliver: setup.deliver,
             begun: false,
             server: None,
@@ -267,6 +277,7 @@ impl Desk {
             net,
             model: &self.model,
             start: Step(self.walk.steps()),
+            clocks: &self.clocks,
             tracer: self.tracer.clone(),
             survives: self.survives,
         };
@@ -291,9 +302,9 @@ impl Desk {
     }
 
     /// Takes a seat in another flock than before, with what the codec had lost on how many seats.
-    pub(crate) fn sit_down(&mut self, (losses, world): &(Losses, u32)) -> Result<()> {
+    pub(crate) fn sit_down(&mut self, losses: &Losses, world: u32) -> Result<()> {
         self.connect()?;
-        let same = *world == self.net.world();
+        let same = world == self.net.world();
         if !losses.is_empty() {
             self.exchange.restore(losses.clone(), same);
         }
@@ -317,16 +328,21 @@ impl Desk {
         self.part();
     }
 
-    /// Leaves the flock as it is: nobody is told, and nothing of it is heard any more.
-    pub(crate) fn part(&mut self) {
+    /// Leaves the flock as it is: nobody is told, and nothing of it is heard any more. Gives the shard that was run here.
+    pub(crate) fn part(&mut self) -> Option<ServerShard> {
         self.net.close();
-        if let Some(server) = self.server.take() {
-            // It ends with the net; a panic there has already aborted the net.
-            let _ = server.join();
-        }
-        let gone = [self.exchange.bytes_raw(), self.net.bytes_sent()];
+        // It ends with the net; a panic there has already aborted the net.
+        let shard = self.server.take().and_then(|server| server.join().ok());
+        let gone = [self.bytes_raw(), self.net.bytes_sent()];
         self.bytes_before.iter_mut().zip(gone).for_each(|(sum, bytes)| *sum += bytes);
         self.exchange = Box::new(Nobody);
+        self.ledger = Arc::default();
+        shard
+    }
+
+    /// Bytes that everything sent in this flock has in memory.
+    fn bytes_raw(&self) -> u64 {
+        self.exchange.bytes_raw() + self.ledger.mirrored.load(Ordering::Relaxed)
     }
 
     /// Adopts the shards that nobody remembers yet.
@@ -390,7 +406,7 @@ impl Desk {
         }
         let cpu = process_cpu_seconds() - self.cpu_before;
         let cpu = if self.speaks_for_process { cpu } else { 0.0 };
-        let raw = self.bytes_before[0] + self.exchange.bytes_raw();
+        let raw = self.bytes_before[0] + self.bytes_raw();
         let raw = raw + self.wired.load(Ordering::Relaxed);
         let sent = self.bytes_sent();
         let dropped = self.ledger.dropped.load(Ordering::Relaxed) as f64;

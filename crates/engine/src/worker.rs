@@ -55,6 +55,7 @@ fn take(desk: &mut Desk, step: Step, outbox: &mut Outbox) -> Result<()> {
         exchange,
         dealer,
         leases,
+        before,
         pending,
         model,
         memory,
@@ -81,6 +82,7 @@ fn take(desk: &mut Desk, step: Step, outbox: &mut Outbox) -> Result<()> {
     let asks = Asks { stop: stop.asked(), cut: keeper.due_by_time(), after: 0 };
     let agreed = exchange.open(step, &needs, asks, model).map_err(|f| clock.during(f))?;
     if let Some(later) = agreed.skip_to {
+        leases.skipped(step);
         walk.skip_to(later);
         return Ok(());
     }
@@ -111,6 +113,7 @@ fn take(desk: &mut Desk, step: Step, outbox: &mut Outbox) -> Result<()> {
     let outcome = exchange.finish(handed, model).map_err(|f| clock.during(f))?;
 
     // Observation.
+    *before = Some((walk.so_far(), leases.clone()));
     walk.done(step, moment.rows, &outcome);
     leases.done(step);
     clock.step_done(walk, &outcome);

@@ -73,6 +73,9 @@ const BUGS: &[Bug] = &[
     bug("fold-from-self", "collecting", "everyone folds in an order of its own"),
     bug("gate-open", "serving", "a shard answers without asking the gate"),
     bug("half-counts", "serving", "half a contribution counts for a step"),
+    bug("shown-before-mirrored", "owning", "an owner shows a step that its backup has not"),
+    bug("furthest-owner", "owning", "all go on from the step of the furthest owner"),
+    bug("ward-not-undone", "owning", "a backup does not take back the newest mirror"),
 ];
 
 /// Plants each bug in turn and runs seeds until it is found.

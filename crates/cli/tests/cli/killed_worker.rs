@@ -26,7 +26,7 @@ const TOPICS: &str = "[data]\ntrain = 'synthetic://documents?documents=600&words
     [checkpoint]\npath = 'kept'\nevery = 10\n";
 
 /// Starts a job and waits until it is well on its way. Gives the processes by rank.
-fn under_way(folder: &Path, job: &str, words: &[&str]) -> (Running, Vec<u64>) {
+pub(crate) fn under_way(folder: &Path, job: &str, words: &[&str]) -> (Running, Vec<u64>) {
     std::fs::write(folder.join("job.toml"), job).unwrap();
     let sets: Vec<&str> = words.iter().flat_map(|word| ["--set", *word]).collect();
     let mut running =
@@ -40,12 +40,12 @@ fn under_way(folder: &Path, job: &str, words: &[&str]) -> (Running, Vec<u64>) {
     (running, processes)
 }
 
-fn of_kind(ended: &Ended, kind: &str) -> Vec<Value> {
+pub(crate) fn of_kind(ended: &Ended, kind: &str) -> Vec<Value> {
     ended.events().into_iter().filter(|event| event["event"] == kind).collect()
 }
 
 /// Steps are reported once, in order, and never taken back.
-fn steps_only_grow(ended: &Ended) {
+pub(crate) fn steps_only_grow(ended: &Ended) {
     let steps: Vec<u64> =
         of_kind(ended, "step").iter().map(|event| event["step"].as_u64().unwrap()).collect();
     assert!(steps.windows(2).all(|pair| pair[0] < pair[1]), "{steps:?}");

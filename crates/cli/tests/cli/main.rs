@@ -12,6 +12,7 @@ mod flock;
 mod hostile;
 mod interruption;
 mod killed_worker;
+mod lost_owner;
 mod preparation;
 mod program;
 mod round_trips;

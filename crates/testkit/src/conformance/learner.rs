@@ -383,6 +383,7 @@ fn owners_apply_their_rows_alone(learner: &dyn Learner, case: &Case, scene: &Sce
             blocks: update.blocks.iter().map(|b| restricted(b, &scene.model, &cut)).collect(),
         };
         let owner = apply(&part)?;
+        only_named_rows_change(&scene.model, &part, &owner)?;
         for block in &update.blocks {
             let Some(before) = scene.model.get(&block.name) else { continue };
             let name = &block.name;
@@ -399,6 +400,38 @@ fn owners_apply_their_rows_alone(learner: &dyn Learner, case: &Case, scene: &Sce
             }
         }
     }
+    Ok(())
+}
+
+/// Backups of owners get the rows that an update names, in its tensor and in the state beside it that is keyed by the same
+/// word: nothing else may change.
+fn only_named_rows_change(before: &Model, update: &Update, after: &Model) -> Verdict {
+    fn word(name: &str) -> Option<&str> {
+        name.split('.').next()
+    }
+    for (name, tensor) in before.iter() {
+        let named = |row: usize| {
+            update.blocks.iter().any(|block| match &block.body {
+                Body::Rows(rows) => {
+                    word(&block.name) == word(name)
+                        && rows.total as usize == tensor.rows()
+                        && rows.index.binary_search(&(row as u32)).is_ok()
+                }
+                Body::Dense(_) | Body::Factors(_) => false,
+            })
+        };
+        let after = after.get(name).ok_or(format!("'{name}' went away"))?;
+        let width = tensor.width();
+        for row in (0..tensor.rows()).filter(|row| !named(*row)) {
+            let of = |values: &Values| values.slice(row * width, (row + 1) * width);
+            ensure!(
+                of(&after.values) == of(&tensor.values),
+                "row {row} of '{name}' changes, and the update does not name it"
+            );
+        }
+    }
+    let grown = after.iter().find(|(name, _)| before.get(name).is_none());
+    ensure!(grown.is_none(), "'{}' came in a step, and has no owner", grown.map_or("", |it| it.0));
     Ok(())
 }
 

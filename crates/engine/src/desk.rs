@@ -17,7 +17,9 @@ use crate::walk::Walk;
 use crate::wiring::StageWires;
 use serde::{Deserialize, Serialize};
 use starlings_consistency::Blending;
-use starlings_core::{Blame, Deadline, Event, Fault, Model, Pace, Result, Role, Seat, Shard, Step};
+use starlings_core::{
+    Blame, Deadline, Event, Fault, Model, Pace, Result, Role, Seat, Shard, Step, failpoint,
+};
 use starlings_data::{Batch, Dealer, Holding, Slice};
 use starlings_learn::{
     Appetite, Facts, Grade, Learner, Memory, Moment, NoWires, Outbox, Place, Wires, Work,
@@ -363,15 +365,20 @@ impl Desk {
         self.clock.enter("the end", step);
         let kept = self.keeper.settle().map_err(|fault| self.clock.during(fault))?;
         self.clock.kept(kept);
+        failpoint!("wind-up");
         let figures = self.wind_up(step).map_err(|fault| self.clock.during(fault))?;
         let first = self.net.seat() == Seat(0);
         if let Some(deliver) = self.deliver.as_mut().filter(|_| first) {
+            failpoint!("deliver-before");
             deliver(&self.model, &figures)?;
+            failpoint!("deliver-after");
         }
         // Others may still be waiting for this seat's server: all leave together or not at all.
         self.exchange.sum(vec![]).map_err(|fault| self.clock.during(fault))?;
+        failpoint!("all-done");
         self.clock.committed();
         self.net.leave();
+        failpoint!("said-goodbye");
         self.part();
         let model = first.then(|| std::mem::take(&mut self.model));
         Ok(Finished { model, figures })

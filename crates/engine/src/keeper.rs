@@ -11,7 +11,7 @@ use starlings_cluster::manifest::{Fingerprint, Manifest, PartInfo};
 use starlings_cluster::tensors::read_model;
 use starlings_cluster::writer::{Content, Done, Part, Writer};
 use starlings_core::{
-    Deadline, Epoch, Event, Fault, Model, Result, Role, Seat, Shard, Step, Tensor,
+    Deadline, Epoch, Event, Fault, Model, Result, Role, Seat, Shard, Step, Tensor, failpoint,
 };
 use starlings_learn::{Memory, Place};
 use starlings_transport::{Header, Lane};
@@ -219,6 +219,7 @@ impl Keeper {
     ) -> Result<Vec<Event>> {
         let Some(inner) = &mut self.inner else { return Ok(Vec::new()) };
         let step = exchange.cut(step, model)?;
+        failpoint!("checkpoint-cut");
         let mut events = inner.settle()?;
         let mut parts = inner.parts(model, memory);
         parts.extend(inner.losses(exchange.losses()));
@@ -333,6 +334,7 @@ impl Inner {
         }
         let bytes = postcard::to_stdvec(&parts).expect("plain data serialises");
         let header = Header { lane: Lane::Control, kind: PARTS, step, tag: 0 };
+        failpoint!("checkpoint-telling");
         net.send(Seat(0), header, &bytes, Deadline::after(Duration::from_secs(60)))?;
         self.pending = None;
         Ok(())

@@ -4,7 +4,7 @@
 
 mod consistency_codec;
 mod learners;
-mod machine;
+pub(crate) mod machine;
 mod namespaces;
 mod peers;
 mod plot;

@@ -10,7 +10,9 @@ use crate::net::Arrival;
 use crate::walk::{Walk, Walked};
 use starlings_cluster::checkpoint::Store;
 use starlings_cluster::tensors::{read_model, write_model};
-use starlings_core::{Block, Deadline, Fault, Model, Result, Role, Seat, Step, Tensor, Update};
+use starlings_core::{
+    Block, Deadline, Fault, Model, Result, Role, Seat, Step, Tensor, Update, failpoint,
+};
 use starlings_learn::{Memory, Place};
 use starlings_transport::{Header, Lane};
 
@@ -25,7 +27,9 @@ impl Desk {
             let bytes = pack(&(self.walk.so_far(), self.leases.clone()), &self.model)?;
             let header = Header { lane: Lane::Control, kind: HANDOVER, step, tag: 0 };
             for &to in behind {
+                failpoint!("handover-sending");
                 self.net.send(to, header, &bytes, by)?;
+                failpoint!("handover-sent");
             }
         }
         if !behind.contains(&seat) {
@@ -34,7 +38,9 @@ impl Desk {
         let wanted = |arrival: &Arrival| {
             arrival.header.kind == HANDOVER && arrival.from == source && arrival.header.step == step
         };
+        failpoint!("handover-awaited");
         let arrival = self.net.next(Lane::Control, wanted, by)?;
+        failpoint!("handover-arrived");
         let broken =
             || Fault::peer(Some(source), format!("{source} handed over what cannot be read"));
         let ((walked, leases), model) = unpack(&arrival.payload).ok_or_else(broken)?;
@@ -58,6 +64,7 @@ impl Desk {
         let fresh = first_model(&self.choices, &self.facts, self.place)?;
         let (steps_a_pass, steps_max) = extent(&*self.learner, &self.job, &self.facts)?;
         let step = self.agreed_checkpoint()?;
+        failpoint!("restore-agreed");
         self.leases = Leases::default();
         let (model, memory) = match (step, self.store()?) {
             (Some(step), Some(store)) => {

@@ -28,7 +28,9 @@ use crate::merge::{MergeOptions, Merger};
 use crate::net::Net;
 use resolve::{Resolution, Standing, resolve};
 use starlings_cluster::deal::Deal;
-use starlings_core::{Blame, Block, Epoch, Event, Fault, Result, Seat, Shard, Step, Update};
+use starlings_core::{
+    Blame, Block, Epoch, Event, Fault, Result, Seat, Shard, Step, Update, failpoint,
+};
 use starlings_plan::Assignment;
 use std::sync::Arc;
 
@@ -122,7 +124,9 @@ impl Desk {
                 self.holders = holders(&self.choices, &self.job, world)?;
             }
         }
+        failpoint!("standings-before");
         let resolution = self.resolution(&deal)?;
+        failpoint!("standings-after");
         let completion = self.choices.completion();
         match (completion, resolution.from) {
             (Completion::Restore, _) | (_, None) => self.restore()?,
@@ -131,8 +135,11 @@ impl Desk {
             }
             (_, Some((step, source))) => self.hand_over(step, source, &resolution.behind)?,
         }
+        failpoint!("handover-over");
         self.take_shards(completion, &resolution)?;
+        failpoint!("shards-taken");
         self.sit_down(losses)?;
+        failpoint!("regrouped");
         if seat == Seat(0) {
             let (step, completion) = (Step(self.walk.steps()), completion.name().to_string());
             self.clock.tell(Event::Regrouped { epoch, workers: world, step, completion });
@@ -187,6 +194,7 @@ impl Desk {
     /// After a step that was finished without the lost: their rows are read, and are there from the next step on.
     pub(crate) fn settle(&mut self) -> Result<()> {
         let Some(dealt) = self.pending.take() else { return Ok(()) };
+        failpoint!("settle");
         self.leases.lack(vec![]);
         self.hold(&dealt)?;
         self.remember();

@@ -292,15 +292,20 @@ impl Desk {
         Ok(())
     }
 
-    /// Takes a seat in another flock than before, with what the codec had lost on how many seats.
-    pub(crate) fn sit_down(&mut self, (losses, world): &(Losses, u32)) -> Result<()> {
+    /// Takes a seat in another flock than before, with what the codec had lost on how many seats, and the step of the
+    /// checkpoint that all have gone back to, if they have.
+    pub(crate) fn sit_down(
+        &mut self,
+        (losses, world): &(Losses, u32),
+        kept: Option<Step>,
+    ) -> Result<()> {
         self.connect()?;
         let same = *world == self.net.world();
         if !losses.is_empty() {
             self.exchange.restore(losses.clone(), same);
         }
         let first = self.assignment.group[0] == self.net.seat();
-        self.keeper.reseat(&self.net, first.then_some(self.assignment.stage));
+        self.keeper.reseat(&self.net, first.then_some(self.assignment.stage), kept);
         self.clock.sit(self.net.seat());
         if std::mem::take(&mut self.newcomer) {
             self.introduce(std::process::id(), self.net.host(self.net.seat()));

@@ -165,11 +165,14 @@ impl Keeper {
         Ok(Keeper { inner: Some(inner) })
     }
 
-    /// From now on this seat's part belongs there.
-    pub fn reseat(&mut self, net: &Arc<Net>, writes_stage: Option<u32>) {
+    /// From now on this seat's part belongs there. `kept` is the step of the checkpoint that all went back to, if they
+    /// did. What this seat alone knows does not count: a newcomer, or one that was cut off in the middle of a checkpoint,
+    /// would make one before a step before which the others make none, and all would wait for each other.
+    pub fn reseat(&mut self, net: &Arc<Net>, writes_stage: Option<u32>, kept: Option<Step>) {
         if let Some(inner) = &mut self.inner {
             inner.post.net = net.clone();
             inner.post.writes_stage = writes_stage;
+            inner.kept = kept;
             // Its parts were of another deal and other seats: nobody will complete it.
             inner.pending = None;
         }
@@ -221,6 +224,8 @@ impl Keeper {
         let step = exchange.cut(step, model)?;
         failpoint!("checkpoint-cut");
         let mut events = inner.settle()?;
+        // What was under way when members changed is nobody's any more, though it may be of the same step.
+        inner.writer.settle(Deadline::after(WRITING))?;
         let mut parts = inner.parts(model, memory);
         parts.extend(inner.losses(exchange.losses()));
         inner.writer.save(step, parts, Deadline::after(WRITING))?;

@@ -57,8 +57,8 @@ impl Desk {
         Ok(())
     }
 
-    /// Goes back to the newest complete checkpoint, or to the beginning where there is none.
-    pub(super) fn restore(&mut self) -> Result<()> {
+    /// Goes back to the newest complete checkpoint, or to the beginning where there is none. Gives its step.
+    pub(super) fn restore(&mut self) -> Result<Option<Step>> {
         let stages = self.assignment.pipeline.len() as u32;
         self.place = Place { stage: self.assignment.stage, stages };
         let fresh = first_model(&self.choices, &self.facts, self.place)?;
@@ -77,7 +77,7 @@ impl Desk {
         };
         (self.model, self.memory) = (model, memory);
         self.walk = Walk::new(step.unwrap_or(Step(0)), steps_max, steps_a_pass);
-        Ok(())
+        Ok(step)
     }
 
     /// The step of the checkpoint that seat 0 finds: all go back to the same.

@@ -128,8 +128,9 @@ impl Desk {
         let resolution = self.resolution(&deal)?;
         failpoint!("standings-after");
         let completion = self.choices.completion();
+        let mut kept = None;
         match (completion, resolution.from) {
-            (Completion::Restore, _) | (_, None) => self.restore()?,
+            (Completion::Restore, _) | (_, None) => kept = self.restore()?,
             (Completion::Continue, Some((step, source))) => {
                 self.go_on(step, source, &resolution)?
             }
@@ -138,7 +139,7 @@ impl Desk {
         failpoint!("handover-over");
         self.take_shards(completion, &resolution)?;
         failpoint!("shards-taken");
-        self.sit_down(losses)?;
+        self.sit_down(losses, kept)?;
         failpoint!("regrouped");
         if seat == Seat(0) {
             let (step, completion) = (Step(self.walk.steps()), completion.name().to_string());

@@ -140,7 +140,7 @@ pub struct Pace {
 }
 
 /// Who failed, where and in which phase.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct FaultReport {
     /// The rank that failed, where known.
     pub rank: Option<Seat>,

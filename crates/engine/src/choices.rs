@@ -7,7 +7,7 @@ use crate::rules::{RULES, Rule};
 use starlings_codec::{CODECS, Cheapest, Codec, Compressor, Rounds, Scheme};
 use starlings_consistency::{Blending, CONSISTENCIES, Consistency, Gate};
 use starlings_core::{Ability, Card, Entry, Fault, ParamKind, Params, Result};
-use starlings_learn::{Appetite, BuildLearner, LEARNERS, Learner};
+use starlings_learn::{Appetite, BuildLearner, LEARNERS, Learner, Rebuilds};
 use starlings_plan::{PLANS, Plan};
 use starlings_topology::{Form, Graph, Partial, Shuffle, TOPOLOGIES, Topology, Walk};
 use std::sync::Arc;
@@ -149,7 +149,7 @@ impl Choices {
     pub fn completion(&self) -> Completion {
         let whole = self.plan.stages() == 1 && !self.served;
         match (&self.layout, &*self.blend) {
-            _ if !whole || !self.learner.rebuilds() => Completion::Restore,
+            _ if !whole || self.learner.rebuilds() == Rebuilds::Never => Completion::Restore,
             (Layout::Graph(_) | Layout::Walk(_) | Layout::Partial(_), _) => Completion::Continue,
             (_, Blending::Local(_)) => Completion::Continue,
             _ => match self.learner.appetite() {

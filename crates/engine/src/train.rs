@@ -7,7 +7,7 @@ use crate::job::{Job, fingerprint};
 use crate::launch::{LAUNCHERS, Launcher};
 use crate::stop::Stop;
 use starlings_cluster::checkpoint::{Complete, Store};
-use starlings_core::{Blame, Entry, Event, Fault, JobId, Model, Result};
+use starlings_core::{Blame, Entry, Event, Fault, FaultReport, JobId, Model, Result};
 use starlings_data::{Intake, Schema, Survey};
 use starlings_learn::Facts;
 use std::sync::Arc;
@@ -128,6 +128,25 @@ impl Task {
                     .hint("leave out --resume to start from the beginning"))
             }
         }
+    }
+
+    /// The checkpoint to continue from, as the launcher sees it: newer ones that cannot be used are told.
+    ///
+    /// # Errors
+    /// As [`checkpoint`](Task::checkpoint).
+    pub fn told_checkpoint(&self, survey: &Survey) -> Result<Option<Complete>> {
+        let complete = self.checkpoint(survey)?;
+        let Some(found) = &complete else { return Ok(complete) };
+        for warning in &found.warnings {
+            let step = found.manifest.step;
+            self.options.observer.on(Event::Fault(FaultReport {
+                phase: "resuming".to_string(),
+                step: Some(step),
+                message: format!("{warning}; going on from the one of {step} instead"),
+                ..FaultReport::default()
+            }));
+        }
+        Ok(complete)
     }
 
     /// Tells the first event.

@@ -128,6 +128,17 @@ pub enum Needs {
     Rows(BTreeMap<String, Vec<u32>>),
 }
 
+/// What becomes of memory that is lost with a worker: the law `Memory` of the conformance suite.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Rebuilds {
+    /// It is a function of model and rows: training ends with the same weights, to the bit.
+    Exactly,
+    /// What is made anew leads to the same optimum, but not by the same steps.
+    Nearly,
+    /// Training would end elsewhere. The flock goes back to its last checkpoint.
+    Never,
+}
+
 /// What came of a step.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Outcome {
@@ -212,14 +223,14 @@ pub trait Learner: Send + Sync {
         let _ = (model, batch, slice, cells);
     }
 
-    /// Whether [`adopt`](Learner::adopt) can rebuild what is remembered of a shard from model and rows. Where it cannot,
-    /// the memory of a lost worker is lost, and the flock goes back to its last checkpoint.
-    fn rebuilds(&self) -> bool {
-        true
+    /// What [`adopt`](Learner::adopt) can make again of what a lost worker remembered of a shard.
+    fn rebuilds(&self) -> Rebuilds {
+        Rebuilds::Exactly
     }
 
     /// Computes this worker's contribution and emits its blocks. Under one step every worker emits the same
-    /// names and shapes in the same order, also for an empty batch.
+    /// names and shapes in the same order, also for an empty batch. A step may be begun again after a loss: the second
+    /// call finds the memory as the first left it, and gives the same blocks.
     ///
     /// # Errors
     /// When rows are unusable or a wire fails.

@@ -22,7 +22,9 @@ mod trees;
 mod wires;
 
 pub use importance::permutation_importance;
-pub use learner::{Appetite, Facts, Grade, Learner, Moment, Needs, Outcome, Place, Task, Work};
+pub use learner::{
+    Appetite, Facts, Grade, Learner, Moment, Needs, Outcome, Place, Rebuilds, Task, Work,
+};
 pub use learners::{BuildLearner, LEARNERS};
 pub use learners::{gaussian_mixture, k_means, matrix_factorisation};
 pub use memory::{Cells, Memory};

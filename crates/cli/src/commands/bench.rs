@@ -46,6 +46,9 @@ struct Sums {
     /// What is summed: f32, f64, or f64 by the reproducible fold
     #[arg(long, default_value = "f32", value_parser = ["f32", "f64", "reproducible"])]
     numbers: String,
+    /// Inside TLS, as links between hosts are
+    #[arg(long)]
+    tls: bool,
     /// How many sums to time [default: 2000 for 4KB and less, fewer for more, at least 5]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
     repeats: Option<u32>,
@@ -67,6 +70,7 @@ pub(super) fn run(arguments: Arguments) -> Result<()> {
         topology: sums.topology,
         transport: sums.transport,
         is_resident: sums.resident,
+        tls: sums.tls,
         fold: match sums.numbers.as_str() {
             "f64" => Width::Double,
             "reproducible" => Width::Reproducible,

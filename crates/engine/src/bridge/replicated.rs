@@ -91,11 +91,11 @@ impl Replicated {
         failpoint!("between-sums");
         let differs =
             |error: FoldError| Fault::caller(format!("shards emit other blocks: {error}"));
-        let mut whole = quantised(&updates, &peaks, *shards).map_err(differs)?;
+        let (mut whole, kinds) = quantised(updates, &peaks, *shards).map_err(differs)?;
         whole.blocks.push(asks_block(self.asks));
         let mut sum = self.group.merge(whole)?;
         self.agreed = agreed(sum.blocks.pop());
-        Ok(restored(sum, &peaks, &updates[0], *shards))
+        Ok(restored(sum, &peaks, &kinds, *shards))
     }
 
     /// What was streamed and is not in the update: the sums of its buckets come back in `collect`.

@@ -76,7 +76,7 @@ pub(super) fn submit(
     let learner = &task.choices.learner;
     let survey = survey(&task.job.train, learner.encoding(), learner.label())?;
     // A bad job is refused here, before any worker has been asked.
-    task.checkpoint(&survey)?;
+    task.told_checkpoint(&survey)?;
     task.choices.plan.assign(Seat(0), task.job.workers, task.job.shards)?;
     learner.init(&task.facts(&survey), starlings_learn::Place::WHOLE)?;
     let control = call(door.address, door.ticket)?;

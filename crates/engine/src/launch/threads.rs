@@ -33,7 +33,7 @@ fn run(task: &Task) -> Result<Trained> {
     let learner = &task.choices.learner;
     let (survey, holding) =
         load_all(&task.job.train, learner.encoding(), learner.label(), task.job.shards)?;
-    let complete = task.checkpoint(&survey)?;
+    let complete = task.told_checkpoint(&survey)?;
     let mut desks = Vec::new();
     for (seat, net) in nets(task.job.workers)?.into_iter().enumerate() {
         let seat = Seat(seat as u32);

@@ -6,9 +6,13 @@ use super::learner_data::{Case, cases};
 use super::{Verdict, ensure};
 use crate::drive::{Drive, Driven, Run, drive};
 use crate::graph;
-use starlings_core::{Ability, Blame, Block, Body, Kind, Model, Rows, Step, Update, Values};
+use starlings_core::{
+    Ability, Blame, Block, Body, Fault, Kind, Model, Role, Rows, Step, Update, Values,
+};
 use starlings_data::{Batch, Dealer, Holding, Row, Table};
-use starlings_learn::{Appetite, Cells, Learner, Memory, Moment, NoWires, Outbox, Place, Work};
+use starlings_learn::{
+    Appetite, Cells, Learner, Memory, Moment, NoWires, Outbox, Place, Rebuilds, Work,
+};
 use std::sync::Arc;
 
 /// Few passes over few rows, in batches that do not divide them.
@@ -52,6 +56,7 @@ fn check_case(learner: &dyn Learner, case: &Case) -> Verdict {
     workers_do_not_matter(learner, case, &alone)?;
     runs_repeat(learner, case)?;
     runs_resume(learner, case)?;
+    steps_can_be_taken_again(learner, case)?;
     predictions_have_the_promised_form(learner, case, &alone.model)?;
     the_graph_computes_the_predictions(learner, case, &alone.model)?;
     if learner.weighs() {
@@ -123,6 +128,68 @@ fn resumed(learner: &dyn Learner, case: &Case, steps: u64) -> starlings_core::Re
     let (steps, model, memory) = run.checkpoint();
     let mut run = Run::resume(learner, &holding, &options, (steps, &model, &memory));
     while run.step()? {}
+    run.finish()
+}
+
+/// Laws `Again` and `Memory`: a step that was begun and given up leaves no trace, and what is remembered of rows is made
+/// again from rows and model as the learner promises. State may count work that was done twice; weights may not.
+fn steps_can_be_taken_again(learner: &dyn Learner, case: &Case) -> Verdict {
+    let told = |fault: Fault| fault.to_string();
+    let whole = train(learner, case, 2).map_err(told)?;
+    let begun = stumbling(learner, case, OPTIONS, |_| false).map_err(told)?;
+    ensure_alike(&whole, &begun, "begun twice")?;
+    match learner.rebuilds() {
+        Rebuilds::Never => Ok(()),
+        Rebuilds::Exactly => {
+            let forgotten = stumbling(learner, case, OPTIONS, |_| true).map_err(told)?;
+            ensure_alike(&whole, &forgotten, "forgotten by one worker")
+        }
+        Rebuilds::Nearly => {
+            let options = Drive { epochs: None, ..OPTIONS };
+            let whole = stumbling(learner, case, options, |_| false).map_err(told)?;
+            let middle = whole.steps / 2;
+            let forgotten =
+                stumbling(learner, case, options, |step| step == middle).map_err(told)?;
+            let (wanted, found) = (whole.grade.objective, forgotten.grade.objective);
+            // An optimum of zero is approached for ever.
+            ensure!(
+                (wanted - found).abs() <= 1e-4 * wanted.abs().max(1e-4),
+                "with step {middle} forgotten by one worker training ends at {found}, without at {wanted}"
+            );
+            Ok(())
+        }
+    }
+}
+
+fn ensure_alike(whole: &Driven, other: &Driven, why: &str) -> Verdict {
+    let weights = |run: &Driven| -> Vec<_> {
+        let weights = run.model.iter().filter(|(_, tensor)| tensor.role == Role::Weight);
+        weights.map(|(name, tensor)| (name.to_string(), tensor.clone())).collect()
+    };
+    ensure!(
+        weights(whole) == weights(other) && whole.steps == other.steps,
+        "with steps {why} {} steps end at {}, without {} at {}",
+        other.steps,
+        other.grade.objective,
+        whole.steps,
+        whole.grade.objective
+    );
+    Ok(())
+}
+
+fn stumbling(
+    learner: &dyn Learner,
+    case: &Case,
+    options: Drive,
+    forgets: impl Fn(u64) -> bool,
+) -> starlings_core::Result<Driven> {
+    let options = Drive { workers: 2, ..options };
+    let facts = options.facts(&case.schema, case.table.rows() as u64);
+    let mut run = Run::start(learner, &facts, &case.holding(options.shards), &options)?;
+    let mut step = 0;
+    while run.stumble(forgets(step))? {
+        step += 1;
+    }
     run.finish()
 }
 

@@ -14,7 +14,7 @@ use super::BuildLearner;
 use super::linear_svm;
 use crate::margin::{Margin, Part, check_labels};
 use crate::rows::{check_finite, check_width};
-use crate::{Appetite, Cells, Facts, Grade, Learner, Moment, Outcome, Place, Task, Work};
+use crate::{Appetite, Cells, Facts, Grade, Learner, Moment, Outcome, Place, Rebuilds, Task, Work};
 use kernel::{Approximation, FeatureMap, GAMMA, INPUT, Kernel};
 use starlings_core::{
     Ability, Block, Entry, FEATURES, Fault, Graph, Kind, Model, Param, ParamKind, Params, Result,
@@ -347,6 +347,10 @@ impl Learner for KernelSvm {
             _ => random_features::init(&mut model, features, components, facts.seed),
         }
         Ok(model)
+    }
+
+    fn rebuilds(&self) -> Rebuilds {
+        self.margin.rebuilds()
     }
 
     fn contribute(&self, work: &mut Work<'_>) -> Result<()> {

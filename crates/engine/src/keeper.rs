@@ -87,8 +87,7 @@ impl Resumed {
     /// # Errors
     /// When the checkpoint lacks one of its tensors.
     pub fn model_like(&self, fresh: &Model, place: Place) -> Result<Model> {
-        let lacking = fresh.iter().find(|(name, _)| self.model.get(name).is_none());
-        if let Some((name, _)) = lacking {
+        if let Some(name) = lacking(fresh, &self.model) {
             let what = format!("the checkpoint {} has no tensor '{name}'", self.path);
             return Err(Fault::machine(what));
         }
@@ -390,6 +389,13 @@ impl Inner {
         }
         Ok(events)
     }
+}
+
+/// A tensor that a model of this job must have and `model` has not. State may come and go while a learner learns; what it
+/// is to give back may not.
+pub(crate) fn lacking<'a>(fresh: &'a Model, model: &Model) -> Option<&'a str> {
+    let mut weights = fresh.iter().filter(|(_, tensor)| tensor.role == Role::Weight);
+    weights.find(|(name, _)| model.get(name).is_none()).map(|(name, _)| name)
 }
 
 fn parts_of(step: Step) -> impl Fn(&Arrival) -> bool {

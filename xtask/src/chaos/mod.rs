@@ -43,12 +43,12 @@ pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<(), String> {
     let options = parse(arguments)?;
     points::check_sites(root)?;
     let tools = tools(root, &options)?;
-    let calm = calm(&tools)?;
+    let calm = Calm::default();
     let (start, next, lines) = (Instant::now(), AtomicU64::new(0), Mutex::new(Vec::new()));
-    let play = || {
+    let play = || -> Result<(), String> {
         while start.elapsed() < Duration::from_secs_f64(options.minutes * 60.0) {
-            let Some(scenario) = next_scenario(&options, &next) else { return };
-            let line = one(&tools, &scenario, &calm);
+            let Some(scenario) = next_scenario(&options, &next) else { return Ok(()) };
+            let line = one(&tools, &scenario, &calm)?;
             let mut lines = lines.lock().unwrap_or_else(PoisonError::into_inner);
             lines.push(line);
             if lines.len() % 50 == 0 {
@@ -56,10 +56,13 @@ pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<(), String> {
                 println!("{} runs, {failed} failures, {:.0?}", lines.len(), start.elapsed());
             }
         }
+        Ok(())
     };
     std::thread::scope(|scope| {
-        (0..options.side_by_side).for_each(|_| drop(scope.spawn(play)));
-    });
+        let players: Vec<_> = (0..options.side_by_side).map(|_| scope.spawn(play)).collect();
+        let ended = players.into_iter().map(|player| player.join().expect("players do not panic"));
+        ended.collect::<Result<Vec<()>, String>>()
+    })?;
     let lines = lines.into_inner().unwrap_or_else(PoisonError::into_inner);
     let campaign = sheet::campaign(&lines, start.elapsed().as_secs_f64() / 60.0);
     println!("{}", sheet::page(std::slice::from_ref(&campaign)));
@@ -157,32 +160,31 @@ fn build(root: &Path, wrapper: &Path) -> Result<[PathBuf; 2], String> {
     Ok([found("starlings")?, found("named_sums")?])
 }
 
-/// The reports of undisturbed runs.
-fn calm(tools: &Tools) -> Result<BTreeMap<Job, Value>, String> {
-    let mut calm = BTreeMap::new();
-    for job in Job::ALL {
-        let mut scenario = Scenario::of(4);
-        (scenario.job, scenario.workers) = (job, 2);
-        (scenario.deeds, scenario.children) = (Vec::new(), true);
-        let played = play::play(tools, &scenario)?;
+/// The reports of undisturbed runs, each played when it is first wanted.
+#[derive(Default)]
+struct Calm(Mutex<BTreeMap<Job, Value>>);
+
+impl Calm {
+    fn report(&self, tools: &Tools, job: Job) -> Result<Value, String> {
+        let mut reports = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(report) = reports.get(&job) {
+            return Ok(report.clone());
+        }
+        let played = play::play(tools, &Scenario::calm(job))?;
         let report = played.events.last().filter(|event| event["event"] == "report").cloned();
         let report = report.ok_or_else(|| {
             format!("the undisturbed run of {} failed\n{}", job.name(), played.train.last_words())
         })?;
-        println!(
-            "{}: {} steps, {} of them told, in {:.2} s undisturbed",
-            job.name(),
-            report["steps"],
-            played.steps.len(),
-            report["seconds"].as_f64().unwrap_or(0.0)
-        );
-        calm.insert(job, report);
+        let (steps, told) = (&report["steps"], played.steps.len());
+        let seconds = report["seconds"].as_f64().unwrap_or(0.0);
+        println!("{}: {steps} steps, {told} of them told, {seconds:.2} s undisturbed", job.name());
+        reports.insert(job, report.clone());
+        Ok(report)
     }
-    Ok(calm)
 }
 
 /// Plays one run and tells of it if it failed.
-fn one(tools: &Tools, scenario: &Scenario, calm: &BTreeMap<Job, Value>) -> Line {
+fn one(tools: &Tools, scenario: &Scenario, calm: &Calm) -> Result<Line, String> {
     let mut line = Line {
         seed: scenario.seed,
         family: scenario.family,
@@ -203,12 +205,13 @@ fn one(tools: &Tools, scenario: &Scenario, calm: &BTreeMap<Job, Value>) -> Line 
         },
         _ => match play::play(tools, scenario) {
             Ok(mut played) => {
-                let verdict = verdict::judge(&mut played, &calm[&scenario.job]);
+                let calm = calm.report(tools, scenario.job)?;
+                let verdict = verdict::judge(&mut played, &calm);
                 let times: Vec<Instant> = played.steps.iter().map(|(at, _)| *at).collect();
                 let kind = verdict::stall_kind(&played);
                 line.stall = kind.and_then(|kind| Some((kind, verdict::stall(&times)?)));
                 line.reached = played.reached;
-                let mut story = played.train.last_words();
+                let mut story = played.history() + &played.train.last_words();
                 for process in played.workers.iter().filter_map(|worker| worker.process.as_ref()) {
                     story += &process.last_words();
                 }
@@ -223,7 +226,7 @@ fn one(tools: &Tools, scenario: &Scenario, calm: &BTreeMap<Job, Value>) -> Line 
         println!("{story}  replay it: cargo xtask chaos --runs 1 --seed {}", scenario.seed);
         line.failure = Some(why);
     }
-    line
+    Ok(line)
 }
 
 #[cfg(test)]

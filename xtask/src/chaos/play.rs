@@ -51,6 +51,27 @@ pub(super) struct Played {
     pub(super) events: Vec<Value>,
 }
 
+impl Played {
+    /// What changed on the way, for people.
+    pub(super) fn history(&self) -> String {
+        let first = self.steps.first().map(|(at, _)| *at);
+        let mut text = String::new();
+        let mut step = 0;
+        for event in &self.events {
+            match event["event"].as_str() {
+                Some("step") => step = event["step"].as_u64().unwrap_or(0),
+                Some("epoch" | "checkpoint" | "report") => {}
+                _ => text += &format!("  step {step}: {event}\n"),
+            }
+        }
+        for pair in self.steps.windows(2).filter(|pair| pair[1].1 <= pair[0].1) {
+            let ms = first.map_or(0, |first| (pair[1].0 - first).as_millis());
+            text += &format!("  step {} follows step {} at {ms} ms\n", pair[1].1, pair[0].1);
+        }
+        text
+    }
+}
+
 /// Plays a run to its end.
 pub(super) fn play(tools: &Tools, scenario: &Scenario) -> Result<Played, String> {
     let folder = tools.folder.join(format!("run-{}", scenario.seed));

@@ -146,6 +146,13 @@ impl Scenario {
         scenario
     }
 
+    /// A run in which nothing happens.
+    pub(super) fn calm(job: Job) -> Scenario {
+        let (seed, workers, children) = (u64::MAX, 2, true);
+        let (armed, deeds) = (None, Vec::new());
+        Scenario { seed, job, workers, children, armed, deeds, ..Scenario::of(0) }
+    }
+
     /// Points in turn, so that all are tried with each number of workers before any is tried again.
     fn points(&mut self, chance: &mut Chance) {
         let mine: Vec<Point> =

@@ -4,14 +4,14 @@
 use super::{Leases, STANDINGS};
 use crate::choices::summing;
 use crate::desk::{Desk, extent, first_model};
-use crate::keeper::Resumed;
+use crate::keeper::{Resumed, lacking};
 use crate::merge::{MergeOptions, Merger};
 use crate::net::Arrival;
 use crate::walk::{Walk, Walked};
 use starlings_cluster::checkpoint::Store;
 use starlings_cluster::tensors::{read_model, write_model};
 use starlings_core::{
-    Block, Deadline, Fault, Model, Result, Role, Seat, Step, Tensor, Update, failpoint,
+    Block, Deadline, Fault, Model, Result, Seat, Step, Update, failpoint,
 };
 use starlings_learn::{Memory, Place};
 use starlings_transport::{Header, Lane};
@@ -41,15 +41,10 @@ impl Desk {
         failpoint!("handover-awaited");
         let arrival = self.net.next(Lane::Control, wanted, by)?;
         failpoint!("handover-arrived");
-        let broken =
-            || Fault::peer(Some(source), format!("{source} handed over what cannot be read"));
+        // Whoever cannot read it goes; the one who has the model stays.
+        let broken = || Fault::machine(format!("what {source} handed over cannot be read"));
         let ((walked, leases), model) = unpack(&arrival.payload).ok_or_else(broken)?;
-        // State may come and go while a learner learns; what it is to give back may not.
-        let lacks = |(name, tensor): (&str, &Tensor)| {
-            tensor.role == Role::Weight && model.get(name).is_none()
-        };
-        let fits = !self.model.iter().any(lacks);
-        if !fits {
+        if lacking(&self.model, &model).is_some() {
             return Err(broken());
         }
         self.walk.take_over(walked);
@@ -76,6 +71,8 @@ impl Desk {
             _ => (fresh, Memory::new()),
         };
         (self.model, self.memory) = (model, memory);
+        // What this worker had done since then was never told as done, and is not.
+        self.clock.forget();
         self.walk = Walk::new(step.unwrap_or(Step(0)), steps_max, steps_a_pass);
         Ok(step)
     }

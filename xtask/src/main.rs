@@ -38,6 +38,11 @@ cargo xtask CHORE
            --minutes M      no run begins after that
            --binary PATH    uses this binary (built with failpoints) instead of a fresh one
            --record         adds the counts to bench/chaos.json and writes bench/chaos.md
+           --links          cuts links between network namespaces instead (needs root and ip), up to 10 runs of each kind
+  soak     members of one long job come and go; sums, memory, descriptors and threads are checked
+           --minutes M      how long (60)
+           --seed S         other mishaps
+           --binary PATH    as above
   bench    ours against named peers in the same run; writes bench/runs/DATE-MACHINE
            --setup          makes the peers' Python environment under target/peers, then stops
            --python PATH    uses this Python instead
@@ -62,6 +67,7 @@ fn main() -> ExitCode {
         Some("simulate") => simulation::run(&root, &arguments[1..]),
         Some("planted") => simulation::planted(&root, &arguments[1..]),
         Some("chaos") => chaos::run(&root, &arguments[1..]),
+        Some("soak") => chaos::soak(&root, &arguments[1..]),
         Some("bench") => bench::run(&root, &arguments[1..]),
         Some("fuzz") => chores::fuzz(&root, &arguments[1..]),
         Some("help" | "--help" | "-h") | None => {

@@ -5,7 +5,7 @@
 mod consistency_codec;
 mod learners;
 pub(crate) mod machine;
-mod namespaces;
+pub(crate) mod namespaces;
 mod peers;
 mod plot;
 mod reduce;

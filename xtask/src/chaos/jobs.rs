@@ -17,8 +17,6 @@ pub(super) enum Job {
 }
 
 impl Job {
-    pub(super) const ALL: [Job; 4] = [Job::Batches, Job::Passes, Job::Local, Job::Topics];
-
     pub(super) fn name(self) -> &'static str {
         match self {
             Job::Batches => "batches",

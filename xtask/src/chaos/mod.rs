@@ -5,10 +5,12 @@
 mod chance;
 mod herd;
 mod jobs;
+mod links;
 mod play;
 mod points;
 mod scenario;
 mod sheet;
+mod soak;
 mod sums;
 mod verdict;
 
@@ -25,6 +27,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+/// Runs of each kind of cut, unless fewer are asked for.
+const LINKS_MAX: u64 = 10;
+
 /// What the person asked for.
 #[derive(Clone, PartialEq, Debug)]
 struct Options {
@@ -36,6 +41,8 @@ struct Options {
     side_by_side: u64,
     binary: Option<PathBuf>,
     is_recorded: bool,
+    /// Links are cut in network namespaces instead.
+    links: bool,
 }
 
 /// Plays runs, tells what went wrong in which, and records the counts.
@@ -43,6 +50,9 @@ pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<(), String> {
     let options = parse(arguments)?;
     points::check_sites(root)?;
     let tools = tools(root, &options)?;
+    if options.links {
+        return links::run(&tools, options.runs.min(LINKS_MAX));
+    }
     let calm = Calm::default();
     let (start, next, lines) = (Instant::now(), AtomicU64::new(0), Mutex::new(Vec::new()));
     let play = || -> Result<(), String> {
@@ -75,6 +85,13 @@ pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<(), String> {
     }
 }
 
+/// One long job, and members that come and go.
+pub(crate) fn soak(root: &Path, arguments: &[String]) -> Result<(), String> {
+    let options = parse(arguments)?;
+    let tools = tools(root, &options)?;
+    soak::run(root, &tools, options.seed, options.minutes.min(60.0))
+}
+
 fn parse(arguments: &[String]) -> Result<Options, String> {
     let mut options = Options {
         runs: 1_000,
@@ -84,6 +101,7 @@ fn parse(arguments: &[String]) -> Result<Options, String> {
         side_by_side: 2,
         binary: None,
         is_recorded: false,
+        links: false,
     };
     let mut rest = arguments.iter();
     while let Some(argument) = rest.next() {
@@ -99,6 +117,7 @@ fn parse(arguments: &[String]) -> Result<Options, String> {
             "--only" => options.only = value()?.clone(),
             "--binary" => options.binary = Some(PathBuf::from(value()?)),
             "--record" => options.is_recorded = true,
+            "--links" => options.links = true,
             other => return Err(format!("unknown flag '{other}'")),
         }
     }

@@ -154,7 +154,9 @@ fn judge(
         if survived && history.len() as u64 != ROUNDS {
             return Err(format!("member {index} has {} sums of {ROUNDS}", history.len()));
         }
-        for (at, (_, sum)) in history.iter().enumerate() {
+        // A sum is committed when the next one is done: the last one of the lost was theirs alone.
+        let committed = if survived { history.len() } else { history.len().saturating_sub(1) };
+        for (at, (_, sum)) in history.iter().enumerate().take(committed) {
             check(sum, at as u64).map_err(|why| format!("member {index}, {why}"))?;
             let told = (&sum["names"], &sum["digest"]);
             let first = *agreed.entry(at as u64).or_insert(told);

@@ -14,5 +14,6 @@ mod interruption;
 mod killed_worker;
 mod preparation;
 mod program;
+mod random_kills;
 mod round_trips;
 mod transports;

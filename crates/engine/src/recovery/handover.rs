@@ -10,9 +10,7 @@ use crate::net::Arrival;
 use crate::walk::{Walk, Walked};
 use starlings_cluster::checkpoint::Store;
 use starlings_cluster::tensors::{read_model, write_model};
-use starlings_core::{
-    Block, Deadline, Fault, Model, Result, Seat, Step, Update, failpoint,
-};
+use starlings_core::{Block, Deadline, Fault, Model, Result, Seat, Step, Update, failpoint};
 use starlings_learn::{Memory, Place};
 use starlings_transport::{Header, Lane};
 

@@ -14,7 +14,7 @@ use crate::protocol::{
     ToWorker, Token,
 };
 use crate::roster::{MemberId, MemberInfo, Standing};
-use starlings_core::{Blame, Deadline, Epoch, Event, Fault, FaultReport, Result, Seat};
+use starlings_core::{Blame, Deadline, Epoch, Event, Fault, FaultReport, Result, Seat, failpoint};
 use starlings_transport::{
     Gatekeeper, JobAuthority, Link, Listener, Purpose, Security, Ticket, Verdict as Door,
 };
@@ -121,11 +121,13 @@ impl Coordinator {
                 Record::Ended => unfinished = None,
             }
         }
+        failpoint!("resume-read");
         if unfinished.is_none() {
             let what = format!("{} tells of no unfinished job", path.display());
             return Err(Fault::caller(what).hint("leave out --resume to wait for a new job"));
         }
         let coordinator = Coordinator::listen(address, ticket, authority, options)?;
+        failpoint!("resume-listening");
         Ok(Coordinator { journal: Some(journal), unfinished, ..coordinator })
     }
 
@@ -320,6 +322,7 @@ impl Desk {
         };
         self.alias.insert(id, member);
         self.connections.insert(member, control);
+        failpoint!("resume-returned");
         self.feed(Happening::Returned { member: MemberId(member) });
         let Some(roster) = self.membership.roster().filter(|roster| roster.epoch > epoch) else {
             return;
@@ -443,7 +446,11 @@ impl Desk {
                 }
                 self.feed(Happening::Failed { member, blame, message });
             }
-            FromWorker::Model(bytes) => self.tell_submitter(ToClient::Model(bytes), MODEL_MS),
+            FromWorker::Model(bytes) => {
+                failpoint!("model-received");
+                self.tell_submitter(ToClient::Model(bytes), MODEL_MS);
+                failpoint!("model-relayed");
+            }
             FromWorker::Finished { epoch } => {
                 self.awaited.remove(&id);
                 self.feed(Happening::Finished { member, epoch });
@@ -471,6 +478,7 @@ impl Desk {
                 if !self.remember(&record) {
                     return;
                 }
+                failpoint!("submitted");
                 self.submitter = Some(id);
                 self.job = Some((job, wish.clone(), survey));
                 self.tell_client(id, ToClient::Accepted { job_id: self.ticket.job }, SEND_MS);
@@ -582,6 +590,7 @@ impl Desk {
     fn complete(&mut self, stopped: Option<String>) {
         match stopped {
             None => {
+                failpoint!("job-done");
                 self.tell_submitter(ToClient::Done, SEND_MS);
                 self.end = Some(Ok(()));
             }
@@ -619,6 +628,7 @@ impl Desk {
         for info in roster {
             let Some(assignment) = self.assignment(info.member, info.seat, epoch) else { return };
             let assignment = Assignment { roster: peers.clone(), ..assignment };
+            failpoint!("assigning");
             self.tell_worker(info.member.0, ToWorker::Assign(Box::new(assignment)));
         }
     }
@@ -638,8 +648,10 @@ impl Desk {
         for info in roster {
             let (seat, roster, deal) = (info.seat, peers.clone(), deal.clone());
             let lineup = Lineup { seat, epoch, roster, deal };
+            failpoint!("announcing");
             self.tell_worker(info.member.0, ToWorker::Regroup(Box::new(lineup)));
         }
+        failpoint!("announced");
     }
 
     fn tell_event(&mut self, event: &Event) {

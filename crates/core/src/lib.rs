@@ -5,6 +5,7 @@ mod block;
 mod catalogue;
 mod clock;
 mod event;
+mod failpoint;
 mod fault;
 mod graph;
 mod ids;
@@ -18,6 +19,8 @@ pub use block::{Block, Body, Factors, FoldError, Kind, Rows, Update, Values};
 pub use catalogue::{Ability, Card, Entry};
 pub use clock::Deadline;
 pub use event::{Event, FaultReport, Pace, Report, Span};
+#[cfg(failpoints)]
+pub use failpoint::reach;
 pub use fault::{Blame, Fault, Result};
 pub use graph::{FEATURES, Graph, Node, Op};
 pub use ids::{Epoch, JobId, Seat, Shard, Step};

@@ -139,6 +139,12 @@ impl Clock {
         }
     }
 
+    /// Forgets what was held back: this worker has gone back to an earlier step.
+    pub fn forget(&mut self) {
+        self.held.clear();
+        (self.pass_sum, self.pass_count, self.iterations) = (0.0, 0, 0);
+    }
+
     /// Starts anew: loading is over, training begins.
     pub fn restart(&mut self) {
         self.begun = now();

@@ -18,7 +18,9 @@ use crate::walk::{Walk, Walked};
 use crate::wiring::StageWires;
 use serde::{Deserialize, Serialize};
 use starlings_consistency::Blending;
-use starlings_core::{Blame, Deadline, Event, Fault, Model, Pace, Result, Role, Seat, Shard, Step};
+use starlings_core::{
+    Blame, Deadline, Event, Fault, Model, Pace, Result, Role, Seat, Shard, Step, failpoint,
+};
 use starlings_data::{Batch, Dealer, Holding, Slice};
 use starlings_learn::{
     Appetite, Facts, Grade, Learner, Memory, Moment, NoWires, Outbox, Place, Wires, Work,
@@ -301,15 +303,21 @@ impl Desk {
         Ok(())
     }
 
-    /// Takes a seat in another flock than before, with what the codec had lost on how many seats.
-    pub(crate) fn sit_down(&mut self, losses: &Losses, world: u32) -> Result<()> {
+    /// Takes a seat in another flock than before, with what the codec had lost on how many seats, and the step of the
+    /// checkpoint that all have gone back to, if they have.
+    pub(crate) fn sit_down(
+        &mut self,
+        losses: &Losses,
+        world: u32,
+        kept: Option<Step>,
+    ) -> Result<()> {
         self.connect()?;
         let same = world == self.net.world();
         if !losses.is_empty() {
             self.exchange.restore(losses.clone(), same);
         }
         let first = self.assignment.group[0] == self.net.seat();
-        self.keeper.reseat(&self.net, first.then_some(self.assignment.stage));
+        self.keeper.reseat(&self.net, first.then_some(self.assignment.stage), kept);
         self.clock.sit(self.net.seat());
         if std::mem::take(&mut self.newcomer) {
             self.introduce(std::process::id(), self.net.host(self.net.seat()));
@@ -379,15 +387,20 @@ impl Desk {
         self.clock.enter("the end", step);
         let kept = self.keeper.settle().map_err(|fault| self.clock.during(fault))?;
         self.clock.kept(kept);
+        failpoint!("wind-up");
         let figures = self.wind_up(step).map_err(|fault| self.clock.during(fault))?;
         let first = self.net.seat() == Seat(0);
         if let Some(deliver) = self.deliver.as_mut().filter(|_| first) {
+            failpoint!("deliver-before");
             deliver(&self.model, &figures)?;
+            failpoint!("deliver-after");
         }
         // Others may still be waiting for this seat's server: all leave together or not at all.
         self.exchange.sum(vec![]).map_err(|fault| self.clock.during(fault))?;
+        failpoint!("all-done");
         self.clock.committed();
         self.net.leave();
+        failpoint!("said-goodbye");
         self.part();
         let model = first.then(|| std::mem::take(&mut self.model));
         Ok(Finished { model, figures })

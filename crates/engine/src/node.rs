@@ -13,7 +13,7 @@ use crate::worker;
 use starlings_cluster::bytes::Bytes;
 use starlings_cluster::protocol::FromWorker;
 use starlings_cluster::tensors::{read_model, write_model};
-use starlings_core::{Blame, Event, Fault, FaultReport, Model, Result, Seat, Shard};
+use starlings_core::{Blame, Event, Fault, FaultReport, Model, Result, Seat, Shard, failpoint};
 use starlings_data::{Survey, load};
 use std::sync::Arc;
 
@@ -61,6 +61,7 @@ fn train(member: &Member, options: &JoinOptions, job: &str, resume: bool) -> Res
         assignment.shards = prepared.iter().map(|&shard| Shard(shard)).collect();
     }
     let holding = load(&task.job.train, &survey, &assignment.shards, shards)?;
+    failpoint!("join-loaded");
     let complete = match member.newcomer {
         true => None,
         false => task.checkpoint(&survey)?,
@@ -82,7 +83,11 @@ fn train(member: &Member, options: &JoinOptions, job: &str, resume: bool) -> Res
         deliver: Some(deliver(member)),
     })?;
     match member.newcomer {
-        true => member.tell(FromWorker::Prepared)?,
+        true => {
+            failpoint!("prepared-before");
+            member.tell(FromWorker::Prepared)?;
+            failpoint!("prepared-after");
+        }
         false => desk.introduce(std::process::id(), &options.host),
     }
     worker::run(desk).map(|_| ())

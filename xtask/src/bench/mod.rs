@@ -4,8 +4,8 @@
 
 mod consistency_codec;
 mod learners;
-mod machine;
-mod namespaces;
+pub(crate) mod machine;
+pub(crate) mod namespaces;
 mod peers;
 mod plot;
 mod reduce;

@@ -150,7 +150,8 @@ fn without_a_barrier_those_who_are_left_go_on_from_owners_and_backups() {
 #[test]
 fn newcomers_become_owners_of_a_running_job_and_leave_it_politely() {
     let folder = tempdir().unwrap();
-    let launched = "launcher = 'flock'\nworkers = { min = 1, max = 3 }\nticket = 'starlings.ticket'";
+    let launched =
+        "launcher = 'flock'\nworkers = { min = 1, max = 3 }\nticket = 'starlings.ticket'";
     let job = DIGITS.replace("launcher = 'processes'\nworkers = 3", launched);
     let job = job.replace("epochs = 30", "epochs = 60");
     std::fs::write(folder.path().join("job.toml"), &job).unwrap();

@@ -15,5 +15,6 @@ mod killed_worker;
 mod lost_owner;
 mod preparation;
 mod program;
+mod random_kills;
 mod round_trips;
 mod transports;

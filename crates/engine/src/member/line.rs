@@ -97,6 +97,9 @@ impl Line {
             let waited = self.changed.wait_timeout(enter(&self.control), PAUSE);
             drop(waited);
         }
+        // Nobody answers any more: whatever is still to be said is not worth another wait.
+        self.over.store(true, Ordering::Relaxed);
+        self.changed.notify_all();
         Err(fault)
     }
 

@@ -33,7 +33,9 @@ use crate::net::Net;
 use crate::redeal::taken_up;
 use resolve::{Resolution, Standing, resolve};
 use starlings_cluster::deal::Deal;
-use starlings_core::{Blame, Block, Epoch, Event, Fault, Result, Seat, Shard, Step, Update};
+use starlings_core::{
+    Blame, Block, Epoch, Event, Fault, Result, Seat, Shard, Step, Update, failpoint,
+};
 use starlings_plan::Assignment;
 use std::sync::Arc;
 
@@ -135,15 +137,18 @@ impl Desk {
                 self.holders = holders(&self.choices, &self.job, world)?;
             }
         }
+        failpoint!("standings-before");
         let resolution = self.resolution(&deal)?;
+        failpoint!("standings-after");
         let mut completion = self.choices.completion();
+        let mut kept = None;
         self.clocks = Vec::new();
         match (completion, resolution.from) {
-            (Completion::Restore, _) | (_, None) => self.restore()?,
+            (Completion::Restore, _) | (_, None) => kept = self.restore()?,
             _ if self.choices.owned() => {
                 if !self.rebuild(left, &resolution)? {
                     completion = Completion::Restore;
-                    self.restore()?;
+                    kept = self.restore()?;
                 }
             }
             (Completion::Continue, Some((step, source))) => {
@@ -151,13 +156,16 @@ impl Desk {
             }
             (_, Some((step, source))) => self.hand_over(step, source, &resolution.behind)?,
         }
+        failpoint!("handover-over");
         self.take_shards(completion, &resolution)?;
+        failpoint!("shards-taken");
         self.generation = epoch.0.into();
         if completion == Completion::Continue && self.choices.owned() {
             self.clocks = resolution.clocks();
         }
         let losses = left.losses_before(Step(self.walk.steps()));
-        self.sit_down(losses, left.world)?;
+        self.sit_down(losses, left.world, kept)?;
+        failpoint!("regrouped");
         if seat == Seat(0) {
             let (step, completion) = (Step(self.walk.steps()), completion.name().to_string());
             self.clock.tell(Event::Regrouped { epoch, workers: world, step, completion });
@@ -212,6 +220,7 @@ impl Desk {
     /// After a step that was finished without the lost: their rows are read, and are there from the next step on.
     pub(crate) fn settle(&mut self) -> Result<()> {
         let Some(dealt) = self.pending.take() else { return Ok(()) };
+        failpoint!("settle");
         self.leases.lack(vec![]);
         self.hold(&dealt)?;
         self.remember();

@@ -9,7 +9,7 @@ use crate::{
     Frame, HEADER_BYTES, Header, Link, LinkError, PAYLOAD_BYTES_MAX, Polled, TransportKind,
     encode_header,
 };
-use starlings_core::{Deadline, Entry, Epoch, JobId};
+use starlings_core::{Deadline, Entry, Epoch, JobId, failpoint};
 use std::fmt;
 use std::os::fd::BorrowedFd;
 use std::sync::OnceLock;
@@ -82,7 +82,9 @@ impl TcpLink {
             return Err(why.clone());
         }
         let head = encode_header(header, self.job, self.epoch, *sequence, payload);
+        failpoint!("frame-before");
         write(&head).map_err(|error| self.end_outgoing(error))?;
+        failpoint!("frame-after");
         *sequence += 1;
         self.bytes_sent.fetch_add((HEADER_BYTES + payload.len()) as u64, Ordering::Relaxed);
         Ok(())

@@ -215,6 +215,13 @@ impl Learner for GaussianMixture {
             Start::Given(_) => Model::new(),
             _ => self.clusters().init(&Facts { epochs: None, ..facts.clone() }, place)?,
         };
+        // What k-means makes is of no use to whoever is given the mixture, and goes when it has served.
+        let passing: Vec<String> = model.iter().map(|(name, _)| name.to_string()).collect();
+        for name in passing {
+            if let Some(tensor) = model.get(&name).cloned() {
+                model.set(name, Tensor { role: Role::State, ..tensor });
+            }
+        }
         let (stage, weights, means, covariances) = match &self.start {
             Start::Given(given) => {
                 (2, given.weights.clone(), given.means.clone(), given.covariances.clone())

@@ -201,6 +201,12 @@ pub trait Learner: Send + Sync {
     /// When the data cannot be learned from: too few rows, one class only.
     fn init(&self, facts: &Facts, place: Place) -> Result<Model>;
 
+    /// Which tensors of its first model come from model files: a path, and what is put before the names of that file's
+    /// tensors. Who trains reads the files after `init` and puts the tensors in.
+    fn furnishings(&self) -> Vec<(String, String)> {
+        Vec::new()
+    }
+
     /// Which rows of the model this batch touches.
     fn needs(&self, model: &Model, batch: &Batch<'_>) -> Needs {
         let _ = (model, batch);

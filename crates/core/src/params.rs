@@ -27,6 +27,10 @@ pub enum ParamKind {
     Choice(&'static [&'static str]),
     /// Any text.
     Text,
+    /// A table of its own: `[learner.base]`.
+    Table,
+    /// Several tables: `[[learner.members]]`.
+    Tables,
 }
 
 /// One declared parameter.
@@ -133,6 +137,25 @@ impl Params {
         self.value(name).as_str().expect("declared as Choice or Text")
     }
 
+    /// A table.
+    ///
+    /// # Panics
+    /// If the entry did not declare it so.
+    #[must_use]
+    pub fn table(&self, name: &str) -> &toml::Table {
+        self.value(name).as_table().expect("declared as Table")
+    }
+
+    /// Several tables.
+    ///
+    /// # Panics
+    /// If the entry did not declare it so.
+    #[must_use]
+    pub fn tables(&self, name: &str) -> Vec<&toml::Table> {
+        let tables = self.value(name).as_array().expect("declared as Tables");
+        tables.iter().map(|table| table.as_table().expect("checked to be tables")).collect()
+    }
+
     /// As a table again, for the model file and for workers of the same job.
     #[must_use]
     pub fn to_table(&self) -> toml::Table {
@@ -183,6 +206,14 @@ fn checked(at: &str, param: &Param, value: toml::Value) -> Result<toml::Value> {
         ParamKind::Text => match value.as_str() {
             Some(_) => Ok(value),
             None => Err(wrong("text".to_string())),
+        },
+        ParamKind::Table => match value.is_table() {
+            true => Ok(value),
+            false => Err(wrong(format!("a table [learner.{}]", param.name))),
+        },
+        ParamKind::Tables => match &value {
+            toml::Value::Array(tables) if tables.iter().all(toml::Value::is_table) => Ok(value),
+            _ => Err(wrong(format!("tables, each written [[learner.{}]]", param.name))),
         },
     }
 }

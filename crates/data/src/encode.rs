@@ -113,7 +113,8 @@ pub(crate) fn relabel(name: &str, chunk: &mut Chunk, classes: &Dictionary) -> Re
     if let Some(seen) = &chunk.classes {
         let codes = seen.texts().iter().map(|text| class_code(name, classes, text));
         let codes: Vec<f32> = codes.collect::<Result<_>>()?;
-        chunk.labels.iter_mut().for_each(|label| *label = codes[*label as usize]);
+        let labels = chunk.labels.iter_mut().filter(|label| !label.is_nan());
+        labels.for_each(|label| *label = codes[*label as usize]);
     }
     Ok(())
 }

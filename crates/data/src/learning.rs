@@ -111,7 +111,7 @@ impl Learning {
         if let Some(seen) = &chunk.classes {
             let map = merge(&mut self.classes, seen)?;
             self.class_rows.resize(self.classes.texts().len(), 0);
-            for label in &mut chunk.labels {
+            for label in chunk.labels.iter_mut().filter(|label| !label.is_nan()) {
                 *label = map[*label as usize];
                 self.class_rows[*label as usize] += 1;
             }
@@ -185,7 +185,7 @@ impl Learning {
         match self.choice.reading.label {
             LabelNeed::None => return (Target::None, vec![]),
             LabelNeed::Number => return (Target::Number, vec![]),
-            LabelNeed::Class => {}
+            LabelNeed::Class | LabelNeed::SomeClasses => {}
         }
         let seen = self.classes.texts();
         let plain: Option<Vec<String>> = seen.iter().map(|text| plain_number(text)).collect();
@@ -201,7 +201,8 @@ impl Learning {
             class_rows[*code] += self.class_rows[seen];
         }
         if let Some(kept) = &mut self.kept {
-            kept.labels.iter_mut().for_each(|label| *label = map[*label as usize] as f32);
+            let labels = kept.labels.iter_mut().filter(|label| !label.is_nan());
+            labels.for_each(|label| *label = map[*label as usize] as f32);
         }
         (Target::Classes(classes), class_rows)
     }

@@ -189,10 +189,11 @@ pub fn load_with(spec: &DataSpec, schema: &Schema, intake: &Intake) -> Result<Ta
     }
 }
 
+/// The survey has refused rows without a label already, where the learner wants every row to have one.
 fn need_of(schema: &Schema) -> LabelNeed {
     match schema.target {
         Target::None => LabelNeed::None,
-        Target::Classes(_) => LabelNeed::Class,
+        Target::Classes(_) => LabelNeed::SomeClasses,
         Target::Number => LabelNeed::Number,
     }
 }

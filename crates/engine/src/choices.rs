@@ -253,7 +253,7 @@ pub fn learner(
     choice: &Choice,
 ) -> Result<(&'static Entry<BuildLearner>, Box<dyn Learner>, Params)> {
     let entry = Entry::find("learner", LEARNERS, &choice.name)?;
-    let params = entry.check("learner", &choice.given)?;
+    let params = entry.check("learner", &crate::trained_members::resolve(&choice.given)?)?;
     let learner = (entry.build)(&params)?;
     Ok((entry, learner, params))
 }
@@ -363,6 +363,8 @@ fn card_of(entry: &'static Entry<BuildLearner>, mut table: toml::Table) -> Optio
             ParamKind::Flag => false.into(),
             ParamKind::Choice(words) => words.first().copied()?.into(),
             ParamKind::Text => "".into(),
+            ParamKind::Table => toml::Table::new().into(),
+            ParamKind::Tables => toml::value::Array::new().into(),
         };
         table.insert(param.name.to_string(), value);
     }

@@ -567,6 +567,7 @@ pub(crate) fn holders(choices: &Choices, job: &Job, world: u32) -> Result<Vec<Se
 /// The model before the first step, with what the blend remembers beside it.
 pub(crate) fn first_model(choices: &Choices, facts: &Facts, place: Place) -> Result<Model> {
     let mut model = choices.learner.init(facts, place)?;
+    crate::trained_members::furnish(&*choices.learner, &mut model)?;
     if let Blending::Local(blend) = &*choices.blend {
         blend.prepare(&mut model);
     }

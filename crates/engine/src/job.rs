@@ -277,6 +277,9 @@ fn root_paths(table: &mut toml::Table, folder: &Path) {
     };
     root("checkpoint", "path");
     root("cluster", "ticket");
+    if let Some(toml::Value::Table(learner)) = table.get_mut("learner") {
+        crate::trained_members::root(learner, folder);
+    }
 }
 
 fn root_data(table: &mut toml::Table, folder: &Path) -> Result<()> {

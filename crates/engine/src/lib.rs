@@ -28,6 +28,7 @@ pub mod stop;
 mod table;
 pub mod trace;
 pub mod train;
+mod trained_members;
 pub mod walk;
 pub mod wiring;
 pub mod worker;

@@ -128,8 +128,8 @@ pub enum Needs {
     Rows(BTreeMap<String, Vec<u32>>),
 }
 
-/// What becomes of memory that is lost with a worker: the law `Memory` of the conformance suite.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// What becomes of memory that is lost with a worker: the law `Memory` of the conformance suite. The best comes first.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Rebuilds {
     /// It is a function of model and rows: training ends with the same weights, to the bit.
     Exactly,
@@ -211,6 +211,12 @@ pub trait Learner: Send + Sync {
     /// # Errors
     /// When the data cannot be learned from: too few rows, one class only.
     fn init(&self, facts: &Facts, place: Place) -> Result<Model>;
+
+    /// Which tensors of its first model come from model files: a path, and what is put before the names of that file's
+    /// tensors. Who trains reads the files after `init` and puts the tensors in.
+    fn furnishings(&self) -> Vec<(String, String)> {
+        Vec::new()
+    }
 
     /// Which rows of the model this batch touches.
     fn needs(&self, model: &Model, batch: &Batch<'_>) -> Needs {

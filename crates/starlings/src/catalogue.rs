@@ -111,6 +111,8 @@ fn kind(kind: &ParamKind) -> String {
         ParamKind::Flag => "true or false".to_string(),
         ParamKind::Choice(words) => words.join(" | "),
         ParamKind::Text => "text".to_string(),
+        ParamKind::Table => "table".to_string(),
+        ParamKind::Tables => "tables".to_string(),
     }
 }
 

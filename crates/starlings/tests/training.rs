@@ -19,6 +19,75 @@ fn report(text: &str, sets: &[&str]) -> Report {
     trained.unwrap_or_else(|fault| panic!("{sets:?}: {fault}")).report
 }
 
+const BAGS: &str = "
+[data]
+train = 'synthetic://classification?rows=200&features=4&seed=6'
+[learner]
+name = 'bagging'
+bags = 2
+";
+const ADABOOST: &str = "
+[data]
+train = 'synthetic://classification?rows=200&features=4&seed=6'
+[learner]
+name = 'adaboost'
+rounds = 3
+";
+const VOTES: &str = "
+[data]
+train = 'synthetic://classification?rows=200&features=4&seed=6'
+[learner]
+name = 'voting'
+[[learner.members]]
+name = 'decision-tree'
+max_depth = 2
+[[learner.members]]
+name = 'naive-bayes'
+";
+const STACK: &str = "
+[data]
+train = 'synthetic://classification?rows=200&features=4&seed=6'
+[learner]
+name = 'stacking'
+folds = 2
+[[learner.members]]
+name = 'decision-tree'
+max_depth = 2
+[[learner.members]]
+name = 'naive-bayes'
+";
+const BUCKET: &str = "
+[data]
+train = 'synthetic://classification?rows=200&features=4&seed=6'
+[learner]
+name = 'bucket'
+folds = 2
+[[learner.members]]
+name = 'decision-tree'
+max_depth = 2
+[[learner.members]]
+name = 'naive-bayes'
+";
+const SELF_TRAINING: &str = "
+[data]
+train = 'synthetic://classification?rows=200&features=4&seed=6'
+[learner]
+name = 'self-training'
+[learner.base]
+name = 'naive-bayes'
+";
+const PROPAGATION: &str = "
+[data]
+train = 'synthetic://classification?rows=200&features=4&seed=6'
+[learner]
+name = 'label-propagation'
+";
+const SPREADING: &str = "
+[data]
+train = 'synthetic://classification?rows=200&features=4&seed=6'
+[learner]
+name = 'label-spreading'
+";
 const DIGITS: &str = "
 [data]
 train = 'digits'
@@ -539,6 +608,8 @@ fn tried(names: &[String]) -> std::result::Result<u64, Fault> {
         .chain([LASSO, ELASTIC_NET, LINEAR_SVM, KERNEL_SVM])
         .chain([BISECTING, MIXTURE, EDGES, COMPONENTS, SINGULAR, SELECTION])
         .chain([BOOSTING, TREE, FOREST, ISOLATION])
+        .chain([BAGS, ADABOOST, VOTES, STACK, BUCKET])
+        .chain([SELF_TRAINING, PROPAGATION, SPREADING])
         .find(|text| text.contains(&format!("name = '{name}'")))
         .unwrap_or_else(|| panic!("no small job for {name}"));
     let mut sets: Vec<String> = [

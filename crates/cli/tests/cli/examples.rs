@@ -25,9 +25,12 @@ fn no_example_is_forgotten_here() {
     names.retain(|name| name.ends_with(".toml"));
     names.sort();
     let tested = [
+        "adaboost.toml",
         "averaging.toml",
+        "bagging.toml",
         "bisecting-k-means.toml",
         "boosted-stumps.toml",
+        "bucket.toml",
         "decision-tree.toml",
         "digits.toml",
         "elastic-net.toml",
@@ -42,6 +45,8 @@ fn no_example_is_forgotten_here() {
         "isotonic-regression.toml",
         "k-means.toml",
         "kernel-svm.toml",
+        "label-propagation.toml",
+        "label-spreading.toml",
         "lasso-path.toml",
         "linear-regression.toml",
         "linear-svm.toml",
@@ -60,11 +65,14 @@ fn no_example_is_forgotten_here() {
         "reproducible.toml",
         "ridge.toml",
         "scheduled-lasso.toml",
+        "self-training.toml",
         "sparse-mesh.toml",
+        "stacking.toml",
         "survival-regression.toml",
         "topics.toml",
         "truncated-svd.toml",
         "unequal-workers.toml",
+        "voting.toml",
     ];
     assert_eq!(names, tested);
 }
@@ -122,6 +130,31 @@ fn ratings_are_explained() {
 fn boosted_stumps_beat_chance() {
     let report = runs("boosted-stumps", &["learner.trees=20"]);
     assert!(report["metrics"]["accuracy"].as_f64().unwrap() > 0.7, "{report}");
+}
+
+#[test]
+fn ensembles_are_better_than_their_members() {
+    let accuracy = |report: &serde_json::Value| report["evaluation"]["accuracy"].as_f64().unwrap();
+    let tree = accuracy(&runs("decision-tree", &[]));
+    let bags = runs("bagging", &[]);
+    assert!(accuracy(&bags) > tree + 0.03, "{bags}");
+    assert!(bags["metrics"]["out_of_bag_accuracy"].as_f64().unwrap() > 0.8, "{bags}");
+    for name in ["adaboost", "voting", "stacking"] {
+        let report = runs(name, &[]);
+        assert!(accuracy(&report) > tree + 0.05, "{name}: {report}");
+    }
+    let bucket = runs("bucket", &[]);
+    let best = bucket["metrics"]["cross_validated_accuracy"].as_f64().unwrap();
+    assert!(best > 0.9 && (accuracy(&bucket) - best).abs() < 0.05, "{bucket}");
+}
+
+#[test]
+fn ten_labels_name_most_flowers() {
+    for name in ["self-training", "label-propagation", "label-spreading"] {
+        let report = runs(name, &[]);
+        assert!(report["evaluation"]["accuracy"].as_f64().unwrap() > 0.85, "{name}: {report}");
+        assert!(report["metrics"]["rows_unlabelled"].as_f64().is_some(), "{name}: {report}");
+    }
 }
 
 #[test]

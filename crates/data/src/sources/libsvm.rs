@@ -109,7 +109,7 @@ struct Wanted {
 
 impl Libsvm {
     fn parse(&self, block: &Block, wanted: Wanted) -> Result<Chunk> {
-        let mut chunk = Chunk::sparse(0, wanted.label == LabelNeed::Class);
+        let mut chunk = Chunk::sparse(0, wanted.label.is_class());
         let (mut at, mut line_number, mut marked) = (0, block.line, 0);
         let mut entries: Vec<(u32, f32)> = Vec::new();
         for line in block.bytes.split(|byte| *byte == b'\n') {

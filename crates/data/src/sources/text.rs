@@ -7,7 +7,7 @@ use crate::blocks::{Block, Blocks, MARK_BYTES, in_order};
 use crate::chunk::{Chunk, Mark};
 use crate::input::Input;
 use crate::number::{missing, number, trim};
-use crate::{DataSpec, Features, LabelNeed};
+use crate::{DataSpec, Features};
 use starlings_core::{Entry, Fault, Result};
 
 /// One document a line.
@@ -94,7 +94,7 @@ impl Rows for Text {
 
 impl Text {
     fn parse(&self, block: &Block, reading: &Reading) -> Result<Chunk> {
-        let mut chunk = Chunk::dense(&reading.texts, reading.label == LabelNeed::Class);
+        let mut chunk = Chunk::dense(&reading.texts, reading.label.is_class());
         let (mut at, mut marked) = (0, 0);
         while at < block.bytes.len() {
             let end =

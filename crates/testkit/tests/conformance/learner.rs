@@ -11,7 +11,7 @@ use starlings_testkit::conformance::learner;
 #[test]
 fn every_learner_obeys_the_laws() {
     let mut broken = Vec::new();
-    for entry in LEARNERS {
+    for entry in LEARNERS.iter().filter(|entry| !super::ensembles::has(entry.name)) {
         for given in settings(entry.name) {
             let params = entry.check("learner", &given.parse().unwrap()).unwrap();
             let built = (entry.build)(&params).unwrap();

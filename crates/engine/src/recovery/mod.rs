@@ -203,7 +203,12 @@ impl Desk {
             let more = (self.loader)(&lacking)?;
             // Rows of shards that went elsewhere are still in the table: they must not pile up.
             let crowded = holding.table.rows() as u64 > 2 * holding.rows_held() + more.rows_held();
-            holding = if crowded { (self.loader)(shards)? } else { holding.joined(&more) };
+            // Rows in a file stay in one: joined they would have to come into memory.
+            let in_file = holding.table.is_mapped() || more.table.is_mapped();
+            holding = match crowded || in_file {
+                true => (self.loader)(shards)?,
+                false => holding.joined(&more),
+            };
         }
         self.dealer = self.dealer.with(holding.only(shards));
         let elsewhere: Vec<Shard> =

@@ -16,20 +16,25 @@ mod learning;
 mod load;
 mod locate;
 mod number;
+mod numbers;
+mod partition;
 mod prepare;
 #[cfg(feature = "remote")]
 pub mod remote;
 mod schema;
 mod sources;
 mod spec;
+mod spill;
 mod table;
 
 pub use batch::{Batch, Dealer, Holding, Picked, Slice, shard_rows, shard_start};
 pub use chunk::Mark;
 pub use columns::Beside;
 pub use intake::Intake;
-pub use load::{FilePlan, Survey, load, load_all, load_with, survey};
+pub use load::{FilePlan, Survey, load, load_all, load_all_within, load_with, load_within, survey};
 pub use locate::{glance, weighted};
+pub use numbers::{Numbers, Plain};
+pub use partition::{Arrangement, Loose, Partition, Spot, arrange, load_share};
 pub use prepare::{
     BuildPreparation, Cells, Fitted, Kind, Labels, PREPARATIONS, Preparation, Prepared, Series,
     Statistics, Step, StepSpec, check as check_preparation,
@@ -37,4 +42,5 @@ pub use prepare::{
 pub use schema::{Column, ColumnKind, Encoding, LabelNeed, Schema, Target};
 pub use sources::{Format, SOURCES};
 pub use spec::{ColumnRef, DataSpec, LabelColumn, Source};
-pub use table::{Features, Row, Table};
+pub use spill::Room;
+pub use table::{Features, Row, Stored, Table};

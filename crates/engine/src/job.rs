@@ -1,6 +1,8 @@
 //! The job file: algorithm × parallelism × topology × consistency × compression, each a word. Raw TOML becomes
 //! a checked `Job` once, here; unknown keys are refused with the nearest known one.
 
+use crate::checkpoints;
+use crate::stock::MemorySpec;
 use starlings_cluster::manifest::Fingerprint;
 use starlings_core::{Fault, Result, suggestion};
 use starlings_data::{DataSpec, StepSpec};
@@ -61,6 +63,8 @@ pub struct Job {
     pub train: DataSpec,
     /// Test rows.
     pub test: Option<DataSpec>,
+    /// How much memory rows may take, and where the others go.
+    pub memory: MemorySpec,
     /// The learner.
     pub learner: Choice,
     /// Passes over the data (iterations for learners that pass over all rows).
@@ -113,8 +117,20 @@ pub struct Job {
 pub const EPOCHS_DEFAULT: u64 = 10;
 
 const SECTIONS: &[&str] = &["data", "prepare", "learner", "train", "cluster", "checkpoint"];
-const DATA_KEYS: &[&str] =
-    &["train", "test", "label", "features", "weight", "group", "format", "header", "delimiter"];
+const DATA_KEYS: &[&str] = &[
+    "train",
+    "test",
+    "label",
+    "features",
+    "weight",
+    "group",
+    "format",
+    "header",
+    "delimiter",
+    "partition",
+    "memory",
+    "spill",
+];
 const TRAIN_KEYS: &[&str] = &["epochs", "steps", "batch", "seed", "shards"];
 const CLUSTER_KEYS: &[&str] = &[
     "launcher",
@@ -178,6 +194,7 @@ impl Job {
         Ok(Job {
             train: DataSpec { prepare: prepare(table)?, ..rows },
             test: spec("test")?,
+            memory: MemorySpec::parse(&data)?,
             learner: choice(learner, "[learner]")?,
             epochs: whole(&train, "[train]", "epochs", 1)?,
             steps: whole(&train, "[train]", "steps", 1)?,
@@ -237,7 +254,8 @@ pub fn fingerprint(job: &Job, data_digest: &str) -> Fingerprint {
     ];
     let prepare =
         (!job.train.prepare.is_empty()).then(|| ("prepare", format!("{:?}", job.train.prepare)));
-    let lines = lines.into_iter().chain(prepare);
+    let partition = job.train.partition.as_ref().map(|it| ("data.partition", format!("{it:?}")));
+    let lines = lines.into_iter().chain(prepare).chain(partition);
     Fingerprint(lines.map(|(key, value)| (key.to_string(), value)).collect())
 }
 
@@ -271,15 +289,20 @@ fn override_key(table: &mut toml::Table, set: &str) -> Result<()> {
 fn root_paths(table: &mut toml::Table, folder: &Path) {
     let mut root = |section: &str, key: &str| {
         let value = table.get_mut(section).and_then(|section| section.get_mut(key));
-        if let Some(toml::Value::String(path)) = value {
+        if let Some(toml::Value::String(path)) = value.filter(|it| !is_address(it)) {
             *path = folder.join(&*path).to_string_lossy().into_owned();
         }
     };
     root("checkpoint", "path");
     root("cluster", "ticket");
+    root("data", "spill");
     if let Some(toml::Value::Table(learner)) = table.get_mut("learner") {
         crate::trained_members::root(learner, folder);
     }
+}
+
+fn is_address(value: &toml::Value) -> bool {
+    value.as_str().is_some_and(checkpoints::is_address)
 }
 
 fn root_data(table: &mut toml::Table, folder: &Path) -> Result<()> {
@@ -424,8 +447,9 @@ fn choice(value: &toml::Value, at: &str) -> Result<Choice> {
 fn data_spec(data: &toml::Table, which: &str, folder: &Path) -> Result<Option<DataSpec>> {
     let Some(source) = data.get(which) else { return Ok(None) };
     let mut table = data.clone();
-    table.remove("train");
-    table.remove("test");
+    for other in ["train", "test", "memory", "spill"] {
+        table.remove(other);
+    }
     table.insert("source".to_string(), source.clone());
     let spec: DataSpec = table
         .try_into()

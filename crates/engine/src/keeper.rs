@@ -3,6 +3,7 @@
 //! costs a copy of the model, and what became of it is asked for at each step.
 
 use crate::bridge::{Agreed, Exchange};
+use crate::checkpoints;
 use crate::exchange::packet::Losses;
 use crate::job::{CheckpointSpec, Every};
 use crate::net::{Arrival, Net};
@@ -154,11 +155,11 @@ impl Keeper {
     /// # Errors
     /// A folder that cannot serve.
     pub fn new(spec: &CheckpointSpec, post: Post, resumed: Option<&Resumed>) -> Result<Keeper> {
-        let store = Store::new(&spec.path, spec.keep)?;
+        let store = checkpoints::store(spec)?;
         let every = spec.every;
         let newest = resumed.map(|resumed| resumed.path.clone());
         let kept = resumed.map(|resumed| resumed.step);
-        let writer = Writer::start(Store::new(&spec.path, spec.keep)?)?;
+        let writer = Writer::start(checkpoints::store(spec)?)?;
         let (next, pending) = (due_next(every), None);
         let inner = Inner { store, writer, every, post, next, kept, newest, pending };
         Ok(Keeper { inner: Some(inner) })

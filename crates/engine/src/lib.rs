@@ -3,6 +3,7 @@
 
 pub mod bench;
 pub mod bridge;
+pub mod checkpoints;
 pub mod choices;
 pub mod clock;
 pub mod combinations;
@@ -24,6 +25,8 @@ pub mod redeal;
 pub mod rules;
 pub mod serve;
 pub mod shared_sum;
+mod shuffle;
+pub mod stock;
 pub mod stop;
 mod table;
 pub mod trace;

@@ -151,7 +151,9 @@ pub(crate) fn taken_up(holding: &Holding, shards: &[Shard], loader: &Loader) -> 
     let more = loader(&lacking)?;
     // Rows of shards that went elsewhere are still in the table: they must not pile up.
     let crowded = holding.table.rows() as u64 > 2 * holding.rows_held() + more.rows_held();
-    let holding = if crowded { loader(shards)? } else { holding.joined(&more) };
+    // Rows in a file stay in one: joined they would have to come into memory.
+    let in_file = holding.table.is_mapped() || more.table.is_mapped();
+    let holding = if crowded || in_file { loader(shards)? } else { holding.joined(&more) };
     Ok(holding.only(shards))
 }
 

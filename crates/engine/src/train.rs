@@ -1,12 +1,13 @@
 //! Training from the outside: a job in, a trained model and its figures out, whichever launcher runs it.
 
+use crate::checkpoints;
 use crate::choices::Choices;
 use crate::clock::Observer;
 use crate::desk::{Figures, Finished, extent, weights};
 use crate::job::{Job, fingerprint};
 use crate::launch::{LAUNCHERS, Launcher};
 use crate::stop::Stop;
-use starlings_cluster::checkpoint::{Complete, Store};
+use starlings_cluster::checkpoint::Complete;
 use starlings_core::{Blame, Entry, Event, Fault, FaultReport, JobId, Model, Result};
 use starlings_data::{Intake, Schema, Survey};
 use starlings_learn::Facts;
@@ -74,7 +75,7 @@ fn name_checkpoint(job: &Job, fault: Fault) -> Fault {
     else {
         return fault;
     };
-    let newest = Store::new(&spec.path, spec.keep).and_then(|store| store.steps()).ok();
+    let newest = checkpoints::store(spec).and_then(|store| store.steps()).ok();
     match newest.and_then(|steps| steps.last().copied()) {
         Some(step) => fault.hint(format!(
             "the last complete checkpoint is that of {step} in {}: the same command with --resume goes on",
@@ -115,7 +116,7 @@ impl Task {
                 false => Ok(None),
             };
         };
-        let store = Store::new(&spec.path, spec.keep)?;
+        let store = checkpoints::store(spec)?;
         let fingerprint = fingerprint(&self.job, &survey.digest);
         if !self.options.resume {
             store.claim(&fingerprint)?;

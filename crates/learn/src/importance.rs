@@ -65,7 +65,7 @@ fn dense(table: &Table) -> Table {
             }
         }
     }
-    Table { features: Features::Dense { width, values }, ..table.clone() }
+    Table { features: Features::Dense { width, values }.into(), ..table.clone() }
 }
 
 fn column(rows: &Table, feature: usize) -> Vec<f32> {

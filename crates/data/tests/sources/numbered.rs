@@ -19,7 +19,7 @@ fn libsvm_rows_are_sparse_and_indices_count_from_one() {
             columns: vec![0, 3, 1, 2],
             values: vec![0.5, 2.0, -1.0, 1.0],
         };
-        assert_eq!(table.features, expected);
+        assert_eq!(table.features, expected.into());
     }
     let spec = folder.spec("b.svm", "1.5 1:1\n2.5 1:2\n");
     assert_eq!(all(&spec, Encoding::OneHot, LabelNeed::Number).1.labels, [1.5, 2.5]);

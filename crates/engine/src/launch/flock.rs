@@ -10,7 +10,7 @@ use starlings_cluster::control::Control;
 use starlings_cluster::membership::Wish;
 use starlings_cluster::protocol::{FromClient, Message, Status, ToClient, read_event};
 use starlings_core::{Blame, Deadline, Entry, Epoch, Event, Fault, Result, Seat};
-use starlings_data::{Survey, survey};
+use starlings_data::{Survey, arrange, survey};
 use starlings_transport::{Hello, PROTOCOL_VERSION, Purpose, Ticket, connect};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::Path;
@@ -75,6 +75,7 @@ pub(super) fn submit(
     let begun = Instant::now();
     let learner = &task.choices.learner;
     let survey = survey(&task.job.train, learner.encoding(), learner.label())?;
+    let survey = arrange(&task.job.train, survey, task.job.shards)?;
     // A bad job is refused here, before any worker has been asked.
     task.told_checkpoint(&survey)?;
     task.choices.plan.assign(Seat(0), task.job.workers, task.job.shards)?;

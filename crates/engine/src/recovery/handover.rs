@@ -2,6 +2,7 @@
 //! all go back to.
 
 use super::{Leases, STANDINGS};
+use crate::checkpoints;
 use crate::choices::summing;
 use crate::desk::{Desk, extent, first_model};
 use crate::keeper::{Resumed, lacking};
@@ -93,7 +94,7 @@ impl Desk {
 
     fn store(&self) -> Result<Option<Store>> {
         let spec = self.job.checkpoint.as_ref();
-        spec.map(|spec| Store::new(&spec.path, spec.keep)).transpose()
+        spec.map(checkpoints::store).transpose()
     }
 }
 

@@ -68,7 +68,12 @@ fn sparse_rows_grow_the_trees_of_dense_ones() {
         starts.push(columns.len());
     }
     let mut sparse = table.clone();
-    sparse.features = starlings_data::Features::Sparse { width: 8, starts, columns, values: kept };
+    sparse.features = starlings_data::Features::Sparse {
+        width: 8,
+        starts,
+        columns: columns.into(),
+        values: kept.into(),
+    };
     for name in ["gradient-boosting", "random-forest"] {
         let [dense, sparse] = [&table, &sparse].map(|rows| train(name, "trees = 4", rows, 2));
         assert_eq!(dense.model.digest(), sparse.model.digest(), "{name}");

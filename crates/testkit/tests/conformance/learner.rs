@@ -264,7 +264,7 @@ fn each_number(table: &mut Table, change: impl Fn(usize, f32) -> f32) {
             values.iter_mut().enumerate().for_each(|(at, x)| *x = change(at % *width, *x));
         }
         Features::Sparse { columns, values, .. } => {
-            columns.iter().zip(values).for_each(|(&c, x)| *x = change(c as usize, *x));
+            columns.iter().zip(values.iter_mut()).for_each(|(&c, x)| *x = change(c as usize, *x));
         }
     }
 }

@@ -176,7 +176,7 @@ impl Conversion {
     }
 
     /// An empty table's features, to which rows are added: sparse where the rows are and stay so.
-    pub(super) fn empty(&self, like: &Features) -> Features {
+    pub(super) fn empty<F, C>(&self, like: &Features<F, C>) -> Features {
         let width = self.sources.len();
         match like {
             Features::Sparse { .. } if self.keeps_zeros() => {

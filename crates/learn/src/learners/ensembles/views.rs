@@ -84,7 +84,7 @@ impl View {
     }
 }
 
-fn empty_like(features: &Features) -> Features {
+fn empty_like<F, C>(features: &Features<F, C>) -> Features {
     match features {
         Features::Dense { width, .. } => Features::Dense { width: *width, values: vec![] },
         Features::Sparse { width, .. } => {

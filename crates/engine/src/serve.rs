@@ -189,9 +189,7 @@ fn perform(net: &Net, command: Command, service: &Service) -> Result<()> {
         Command::Mirror { to, number, rows } => {
             (to, Lane::Request, MIRROR, Step(number), write((), &rows, &mut pen, place))
         }
-        Command::Mirrored { to, number } => {
-            (to, Lane::Request, MIRRORED, Step(number), Vec::new())
-        }
+        Command::Mirrored { to, number } => (to, Lane::Request, MIRRORED, Step(number), Vec::new()),
         Command::Fail(why) => {
             return Err(Fault::caller(why).during("the server shard stopped"));
         }

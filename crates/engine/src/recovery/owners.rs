@@ -78,9 +78,8 @@ pub fn locate(tellings: &[Option<Telling>], barrier: bool) -> Option<Located> {
         tellings.iter().position(has)
     };
     let holder = |old: u32| {
-        let step = |at: usize, which: fn(&Telling) -> u64| {
-            (at, tellings[at].as_ref().map_or(0, which))
-        };
+        let step =
+            |at: usize, which: fn(&Telling) -> u64| (at, tellings[at].as_ref().map_or(0, which));
         let own = find(old).map(|at| step(at, |it| it.own));
         let backup = || find((old + 1) % world).map(|at| step(at, |it| it.kept));
         own.or_else(backup)

@@ -91,7 +91,9 @@ impl Desk {
         let own = left.shard.as_ref().filter(|_| left.generation == located.generation);
         let held = own.map(|shard| (shard, shard.model_at(located.step)));
         let (shard, held) = match held {
-            Some((_, None)) => return Err(Fault::machine("this owner cannot go back to the others' step")),
+            Some((_, None)) => {
+                return Err(Fault::machine("this owner cannot go back to the others' step"));
+            }
             Some((shard, Some(model))) => (Some(shard), model),
             None => (None, Model::new()),
         };
@@ -109,7 +111,8 @@ impl Desk {
             Block::counts(name, bits)
         });
         let update = Update { blocks: blocks.collect() };
-        let options = MergeOptions::exact(STANDINGS + 3, &self.net, summing("ring", "")?, self.job.patience);
+        let options =
+            MergeOptions::exact(STANDINGS + 3, &self.net, summing("ring", "")?, self.job.patience);
         let sum = Merger::new(self.net.clone(), options).merge(update)?;
         let mut model = Model::new();
         for (name, tensor) in self.model.iter() {
@@ -164,7 +167,8 @@ impl Desk {
             arrival.header.kind == COUNTS && arrival.from == source && arrival.header.step == step
         };
         let arrival = self.net.next(Lane::Control, wanted, by)?;
-        let broken = |_| Fault::peer(Some(source), format!("{source} told counts that cannot be read"));
+        let broken =
+            |_| Fault::peer(Some(source), format!("{source} told counts that cannot be read"));
         let (walked, leases): (Walked, Leases) =
             postcard::from_bytes(&arrival.payload).map_err(broken)?;
         self.walk.take_over(walked);

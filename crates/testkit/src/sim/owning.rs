@@ -331,7 +331,8 @@ impl Round {
         let (count, start) = (era.names.len(), era.before.len() as u64);
         let world = count as u32;
         let table = vec![0; ROWS as usize];
-        let worker = || Worker { step: start, phase: Phase::Waking, answers: 0, table: table.clone() };
+        let worker =
+            || Worker { step: start, phase: Phase::Waking, answers: 0, table: table.clone() };
         let weather = Weather { delay_ms_max: 20, notice_ms_max: 40 };
         let mut network = Network::new(seed, world, weather);
         (0..world).for_each(|seat| network.at(0, Seat(seat), Happening::Wake));
@@ -428,9 +429,10 @@ impl Round {
         worker.step += 1;
         let moment = Moment { step: Step(step), pass: 0, seed: 0, rows: 1 };
         for owner in (0..world).map(Seat) {
-            let (index, values): (Vec<u32>, Vec<i64>) = (self.owners.rows(TABLE, owner).into_iter())
-                .filter_map(|row| adds(name, step, row).map(|value| (row, value)))
-                .unzip();
+            let (index, values): (Vec<u32>, Vec<i64>) =
+                (self.owners.rows(TABLE, owner).into_iter())
+                    .filter_map(|row| adds(name, step, row).map(|value| (row, value)))
+                    .unzip();
             let rows = Rows { total: ROWS, width: 1, index, values: Values::I64(values) };
             let update = Update { blocks: vec![Block::rows(TABLE, rows)] };
             let event = Event::Push { from: seat, moment, update, last: true };

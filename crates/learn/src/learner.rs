@@ -166,7 +166,9 @@ pub struct Grade {
 ///
 /// Law `RowWise` (if [`Ability::RowWise`] is in `gives`): applying an update restricted to some rows changes
 /// exactly what applying the whole update would have changed in those rows, so that each owner can apply
-/// its part. Blocks of the update carry the name of the tensor they change.
+/// its part. Blocks of the update carry the name of the tensor they change. Only the rows that they name change, in that
+/// tensor and in the state beside it (tensors with as many rows whose names begin with the same word): an owner's backup gets
+/// these and no others.
 ///
 /// Law `Memory`: `adopt` on a shard's rows and the model equals what a worker that always had the shard
 /// would remember, or the engine takes it from the checkpoint together with the model that matches.

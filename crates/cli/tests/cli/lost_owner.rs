@@ -11,21 +11,22 @@ use tempfile::tempdir;
 /// Mini-batches on dense rows, with momentum: every row of the weights has a state beside it.
 const DIGITS: &str = "[data]\ntrain = 'digits'\nlabel = 'class'\n\
     [learner]\nname = 'logistic-regression'\nsolver = 'momentum'\nlearning_rate = 0.001\n\
-    [train]\nepochs = 30\nbatch = 32\nseed = 3\n\
+    [train]\nepochs = 12\nbatch = 32\nseed = 3\n\
     [cluster]\nlauncher = 'processes'\nworkers = 3\ntopology = 'star'\n";
-const DIGITS_ROWS: u64 = 1438;
+const DIGITS_ROWS: u64 = 12 * 1438;
 
 /// Mini-batches that touch a few rows of large tables each.
 const RATINGS: &str = "[data]\ntrain = 'synthetic://ratings?rows=20000&users=400&items=200&rank=4&seed=1'\nlabel = 'rating'\n\
     [learner]\nname = 'matrix-factorisation'\nrank = 8\n\
-    [train]\nepochs = 20\nbatch = 100\nseed = 1\n\
+    [train]\nepochs = 3\nbatch = 100\nseed = 1\n\
     [cluster]\nlauncher = 'processes'\nworkers = 3\ntopology = 'star'\n";
 
 /// The objective of a run that nobody disturbs.
 fn undisturbed(job: &str) -> f64 {
     let folder = tempdir().unwrap();
     std::fs::write(folder.path().join("job.toml"), job).unwrap();
-    objective(&starlings(folder.path(), &["train", "job.toml", "--json"]))
+    let train = ["train", "job.toml", "--json", "--launcher", "threads"];
+    objective(&starlings(folder.path(), &train))
 }
 
 fn objective(ended: &Ended) -> f64 {
@@ -60,7 +61,7 @@ fn whichever_owner_is_lost_its_rows_are_at_the_next_seat_and_the_step_is_finishe
         let ended = running.end();
         assert_eq!(regroupings(&ended), [("reweigh".to_string(), 2)]);
         assert_eq!(of_kind(&ended, "fault")[0]["rank"], rank);
-        every_row_once(&ended, 30 * DIGITS_ROWS);
+        every_row_once(&ended, DIGITS_ROWS);
         steps_only_grow(&ended);
         near(objective(&ended), calm, 0.02);
     }
@@ -74,7 +75,7 @@ fn rows_of_large_tables_are_found_again() {
     signal(processes[1], "KILL");
     let ended = running.end();
     assert_eq!(regroupings(&ended), [("reweigh".to_string(), 2)]);
-    every_row_once(&ended, 20 * 20_000);
+    every_row_once(&ended, 3 * 20_000);
     steps_only_grow(&ended);
     near(objective(&ended), calm, 0.05);
 }
@@ -92,7 +93,7 @@ fn owners_are_lost_one_after_another_until_one_is_left() {
     let ended = running.end();
     let reweigh = "reweigh".to_string();
     assert_eq!(regroupings(&ended), [(reweigh.clone(), 2), (reweigh, 1)]);
-    every_row_once(&ended, 30 * DIGITS_ROWS);
+    every_row_once(&ended, DIGITS_ROWS);
     steps_only_grow(&ended);
     near(objective(&ended), calm, 0.02);
 }
@@ -112,20 +113,30 @@ fn an_owner_that_is_lost_with_its_backup_takes_the_model_along() {
 }
 
 #[test]
-fn what_a_codec_held_back_and_steps_without_the_late_survive_a_lost_owner() {
-    for (words, share) in [
-        (["cluster.codec={ name = \"top-k\", ratio = 0.1 }"], 0.3),
-        (["cluster.consistency={ name = \"backup-workers\", spare = 1 }"], 0.3),
-    ] {
-        let calm = undisturbed(DIGITS);
-        let folder = tempdir().unwrap();
-        let (running, processes) = under_way(folder.path(), DIGITS, &words);
-        signal(processes[1], "KILL");
-        let ended = running.end();
-        assert_eq!(regroupings(&ended), [("reweigh".to_string(), 2)], "{words:?}");
-        steps_only_grow(&ended);
-        near(objective(&ended), calm, share);
-    }
+fn what_a_codec_held_back_is_put_back_before_the_step_is_taken_again() {
+    let job = DIGITS.to_string() + "codec = { name = 'top-k', ratio = 0.1 }\n";
+    let calm = undisturbed(&job);
+    let folder = tempdir().unwrap();
+    let (running, processes) = under_way(folder.path(), &job, &[]);
+    signal(processes[1], "KILL");
+    let ended = running.end();
+    assert_eq!(regroupings(&ended), [("reweigh".to_string(), 2)]);
+    every_row_once(&ended, DIGITS_ROWS);
+    steps_only_grow(&ended);
+    near(objective(&ended), calm, 0.05);
+}
+
+#[test]
+fn a_flock_that_does_not_wait_for_the_late_goes_on_without_an_owner() {
+    let folder = tempdir().unwrap();
+    let spare = "cluster.consistency={ name = \"backup-workers\", spare = 1 }";
+    let (running, processes) = under_way(folder.path(), DIGITS, &[spare]);
+    signal(processes[1], "KILL");
+    let ended = running.end();
+    assert_eq!(regroupings(&ended), [("reweigh".to_string(), 2)]);
+    steps_only_grow(&ended);
+    let accuracy = ended.report()["metrics"]["accuracy"].as_f64().unwrap();
+    assert!(accuracy > 0.85, "{accuracy}");
 }
 
 #[test]
@@ -153,7 +164,6 @@ fn newcomers_become_owners_of_a_running_job_and_leave_it_politely() {
     let launched =
         "launcher = 'flock'\nworkers = { min = 1, max = 3 }\nticket = 'starlings.ticket'";
     let job = DIGITS.replace("launcher = 'processes'\nworkers = 3", launched);
-    let job = job.replace("epochs = 30", "epochs = 60");
     std::fs::write(folder.path().join("job.toml"), &job).unwrap();
     let (_coordinator, address) = coordinator(folder.path(), &[]);
     let join =
@@ -170,6 +180,6 @@ fn newcomers_become_owners_of_a_running_job_and_leave_it_politely() {
     let ended = running.end();
     let told = [2, 3, 2].map(|workers| ("reweigh".to_string(), workers));
     assert_eq!(regroupings(&ended), told);
-    every_row_once(&ended, 60 * DIGITS_ROWS);
+    every_row_once(&ended, DIGITS_ROWS);
     steps_only_grow(&ended);
 }

@@ -383,7 +383,6 @@ fn owners_apply_their_rows_alone(learner: &dyn Learner, case: &Case, scene: &Sce
             blocks: update.blocks.iter().map(|b| restricted(b, &scene.model, &cut)).collect(),
         };
         let owner = apply(&part)?;
-        only_named_rows_change(&scene.model, &part, &owner)?;
         for block in &update.blocks {
             let Some(before) = scene.model.get(&block.name) else { continue };
             let name = &block.name;
@@ -399,6 +398,7 @@ fn owners_apply_their_rows_alone(learner: &dyn Learner, case: &Case, scene: &Sce
                 );
             }
         }
+        only_named_rows_change(&scene.model, &part, &owner)?;
     }
     Ok(())
 }

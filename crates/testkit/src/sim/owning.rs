@@ -323,6 +323,9 @@ struct Round {
     /// When a shard stops that has heard of a loss: after its worker, or with it.
     shard_stops: Vec<u64>,
     crashed: Vec<bool>,
+    /// From when on nothing arrives any more from one who is gone, at each of the others: a host may take along what it
+    /// had not sent yet.
+    silent: BTreeMap<(Seat, Seat), u64>,
     steps: u64,
 }
 
@@ -344,6 +347,7 @@ impl Round {
             stopped: vec![false; count],
             shard_stops: vec![u64::MAX; count],
             crashed: vec![false; count],
+            silent: BTreeMap::new(),
             steps,
         }
     }
@@ -356,7 +360,15 @@ impl Round {
     ) -> std::result::Result<(), String> {
         let (at, now) = (seat.index(), self.network.now());
         match happening {
-            Happening::Crash => self.crashed[at] = true,
+            Happening::Crash => {
+                self.crashed[at] = true;
+                for other in (0..self.workers.len() as u32).map(Seat) {
+                    let last = now + self.network.draw(2) * self.network.draw(20);
+                    self.silent.insert((seat, other), last);
+                }
+            }
+            Happening::Message { from, .. }
+                if self.silent.get(&(from, seat)).is_some_and(|&last| now >= last) => {}
             Happening::Lost { .. } => {
                 self.stopped[at] = true;
                 let later = now + self.network.draw(2) * self.network.draw(30);

@@ -283,6 +283,8 @@ enum How {
     SilentWhenEmpty,
     /// Moves all rows of the weights, whichever the update has.
     MovesAllRows,
+    /// Moves the state of all rows, whichever the update has.
+    MovesAllState,
     /// Gives one prediction too many.
     TalksTooMuch,
 }
@@ -329,6 +331,9 @@ impl Learner for Broken {
         if self.how == How::MovesAllRows {
             model.f64_mut("weights").iter_mut().for_each(|weight| *weight += 1e-3);
         }
+        if self.how == How::MovesAllState {
+            model.i64_mut("weights.clock").iter_mut().for_each(|count| *count += 1);
+        }
         outcome
     }
     fn score(&self, work: &mut Work<'_>) -> Result<Vec<f64>> {
@@ -355,6 +360,7 @@ fn broken_learners_are_found_out() {
         (How::CountsWorkers, "workers reach"),
         (How::SilentWhenEmpty, "an empty one"),
         (How::MovesAllRows, "the owner of rows"),
+        (How::MovesAllState, "the update does not name it"),
         (How::TalksTooMuch, "predictions instead of"),
     ] {
         let params = entry.check("learner", &"solver = 'sgd'".parse().unwrap()).unwrap();

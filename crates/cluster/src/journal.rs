@@ -48,6 +48,8 @@ pub enum Record {
     },
     /// The job is over.
     Ended,
+    /// All members are done; the one who submitted it may not know.
+    Complete,
 }
 
 /// The journal of one coordinator.

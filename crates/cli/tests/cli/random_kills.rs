@@ -135,3 +135,37 @@ fn a_newcomer_takes_over_a_model_that_has_changed_its_tensors() {
     assert_eq!(report["faults"].as_array().unwrap().len(), 0, "{report}");
     assert_eq!(report["digest"], calm(&job)["digest"]);
 }
+
+/// Seed 6: a worker that stood still and was left behind woke up, found the coordinator again, and told of a step that the
+/// others had done otherwise.
+#[test]
+fn a_worker_that_was_left_behind_tells_of_nothing_when_it_wakes_up() {
+    let folder = tempdir().unwrap();
+    let job = format!(
+        "{}launcher = 'flock'\nworkers = 2\nticket = 'starlings.ticket'\n",
+        TOPICS.replace("epochs = 400", "epochs = 3000")
+    );
+    std::fs::write(folder.path().join("job.toml"), job).unwrap();
+    let (_coordinator, address) = coordinator(folder.path(), &[]);
+    let join = || Running::start(folder.path(), &["worker", "--join", &address]);
+    let workers = [join(), join()];
+    let at = format!("cluster.coordinator={address}");
+    let mut train = Running::start(folder.path(), &["train", "job.toml", "--json", "--set", &at]);
+    let first = loop {
+        let worker = train.event("worker");
+        if worker["rank"] == 0 {
+            break worker["pid"].as_u64().unwrap();
+        }
+    };
+    while train.event("step")["step"].as_u64().unwrap() < 20 {}
+    signal(first, "STOP");
+    assert_eq!(train.event("regrouped")["workers"], 1);
+    for _ in 0..5 {
+        train.event("step");
+    }
+    signal(first, "CONT");
+    let ended = train.end();
+    assert_eq!(ended.report()["steps"], 3001);
+    steps_only_grow(&ended);
+    drop(workers);
+}

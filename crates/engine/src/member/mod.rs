@@ -102,12 +102,12 @@ impl Member {
         let address = listener.local_addr().to_string();
         let line = Arc::new(Line::new(options, control.clone()));
         let (host, pid) = (options.host.clone(), std::process::id());
-        line.say(FromWorker::Ready { host, pid, address }, SEND_MS)?;
+        line.ask(FromWorker::Ready { host, pid, address })?;
         failpoint!("join-ready");
         let (orders, whereabouts) = (Arc::new(Orders::default()), Whereabouts::default());
         let stop = Stop::new();
         let beating = start_beating(&line, &orders, &whereabouts, &options.stop)?;
-        let (mut assignment, mut newcomer) = assigned(&control, options)?;
+        let (mut assignment, mut newcomer) = assigned(&line, options)?;
         failpoint!("join-assigned");
         line.settle(assignment.member, assignment.durable, assignment.epoch);
         let hearing = start_hearing(&line, &orders, &stop)?;
@@ -289,9 +289,17 @@ fn welcome(control: &Control) -> Result<Option<TlsIdentity>> {
 }
 
 /// Waits for a seat, or for what to prepare in a job that runs already. The coordinator has the deadline for that; a member waits as long as it is told nothing.
-fn assigned(control: &Control, options: &JoinOptions) -> Result<(Assignment, bool)> {
+fn assigned(line: &Line, options: &JoinOptions) -> Result<(Assignment, bool)> {
     loop {
-        match control.receive(Deadline::after_ms(200))? {
+        let received = match line.control().receive(Deadline::after_ms(200)) {
+            Ok(received) => received,
+            // Another coordinator may follow, and is asked for a seat.
+            Err(fault) => {
+                line.take_up(fault)?;
+                continue;
+            }
+        };
+        match received {
             Some(Message::ToWorker(ToWorker::Assign(given))) => return Ok((*given, false)),
             Some(Message::ToWorker(ToWorker::Prepare(given))) => return Ok((*given, true)),
             Some(Message::ToWorker(ToWorker::Abort { message, .. })) => {

@@ -1,6 +1,7 @@
 //! The benchmark suite: ours against named peers, in turns within the same run, because figures of different runs and
 //! machines do not compare. Each row is a ratio. Peers that are not there are said to be skipped. Beside it are studies,
-//! by name, of what communication costs: `slow-links`, `straggler` and `consistency-codec`.
+//! by name, of what communication costs: `slow-links`, `straggler` and `consistency-codec`; and of rows that do not fit into memory:
+//! `streaming`.
 
 mod consistency_codec;
 mod learners;
@@ -13,6 +14,7 @@ mod row;
 mod sheet;
 mod slow_links;
 mod straggler;
+mod streaming;
 mod trial;
 mod turns;
 
@@ -39,7 +41,8 @@ struct Study {
     run: fn(&Suite<'_>) -> Result<sheet::Finding, String>,
 }
 
-const STUDIES: &[Study] = &[slow_links::STUDY, straggler::STUDY, consistency_codec::STUDY];
+const STUDIES: &[Study] = 
+    &[slow_links::STUDY, straggler::STUDY, consistency_codec::STUDY, streaming::STUDY];
 
 /// Everything a case needs to run.
 struct Suite<'a> {

@@ -68,6 +68,9 @@ fn no_example_is_forgotten_here() {
         "self-training.toml",
         "sparse-mesh.toml",
         "stacking.toml",
+        "sorted.toml",
+        "sparse-mesh.toml",
+        "streaming.toml",
         "survival-regression.toml",
         "topics.toml",
         "truncated-svd.toml",
@@ -75,6 +78,32 @@ fn no_example_is_forgotten_here() {
         "voting.toml",
     ];
     assert_eq!(names, tested);
+}
+
+#[test]
+fn rows_that_do_not_fit_into_memory_give_the_same_bits() {
+    let data = "data.train=synthetic://blobs?rows=20000&features=8&centers=5&seed=3";
+    for launcher in ["cluster.launcher=threads", "cluster.launcher=processes"] {
+        let spilt = runs("streaming", &[data, launcher, "data.memory=200KB"]);
+        let held = runs("streaming", &[data, launcher, "data.memory=1GB"]);
+        assert_eq!(spilt["digest"], held["digest"], "{launcher}");
+    }
+}
+
+#[test]
+fn rows_are_sorted_alike_by_any_number_of_workers() {
+    let sorted = |sets: &[&str]| {
+        let mut all = vec!["cluster.fold=reproducible"];
+        all.extend(sets);
+        runs("sorted", &all)["digest"].clone()
+    };
+    let alone = sorted(&["cluster.launcher=threads", "cluster.workers=1"]);
+    let unsorted = sorted(&["cluster.launcher=threads", "data.partition=row"]);
+    assert_ne!(alone, unsorted, "the order of rows must be seen in the bits");
+    for workers in ["cluster.workers=1", "cluster.workers=2", "cluster.workers=3"] {
+        assert_eq!(alone, sorted(&[workers]), "{workers}");
+    }
+    assert_eq!(alone, sorted(&["data.memory=20KB"]));
 }
 
 #[test]

@@ -9,6 +9,7 @@ pub mod combinations;
 pub mod compat;
 pub mod courier;
 pub mod desk;
+mod earlier;
 pub mod exchange;
 pub mod flock;
 pub mod job;

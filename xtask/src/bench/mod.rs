@@ -1,6 +1,6 @@
 //! The benchmark suite: ours against named peers, in turns within the same run, because figures of different runs and
 //! machines do not compare. Each row is a ratio. Peers that are not there are said to be skipped. Beside it are studies,
-//! by name, of what communication costs: `slow-links`, `straggler` and `consistency-codec`.
+//! by name, of what communication costs: `slow-links`, `slow-trees`, `straggler` and `consistency-codec`.
 
 mod consistency_codec;
 mod learners;
@@ -12,7 +12,9 @@ mod reduce;
 mod row;
 mod sheet;
 mod slow_links;
+mod slow_trees;
 mod straggler;
+mod trees;
 mod trial;
 mod turns;
 
@@ -39,7 +41,8 @@ struct Study {
     run: fn(&Suite<'_>) -> Result<sheet::Finding, String>,
 }
 
-const STUDIES: &[Study] = &[slow_links::STUDY, straggler::STUDY, consistency_codec::STUDY];
+const STUDIES: &[Study] =
+    &[slow_links::STUDY, slow_trees::STUDY, straggler::STUDY, consistency_codec::STUDY];
 
 /// Everything a case needs to run.
 struct Suite<'a> {
@@ -78,6 +81,7 @@ pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<(), String> {
     let mut outcome = row::Outcome::default();
     reduce::run(&suite, &mut outcome);
     learners::run(&suite, &mut outcome);
+    trees::run(&suite, &mut outcome);
     let machine = machine::describe(suite.python.as_deref());
     let folder = root.join("bench/runs").join(machine.folder());
     row::write(&folder, &machine, &outcome, suite.is_quick)?;

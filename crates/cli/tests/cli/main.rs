@@ -16,3 +16,4 @@ mod preparation;
 mod program;
 mod round_trips;
 mod transports;
+mod trees;

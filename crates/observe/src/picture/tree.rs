@@ -32,6 +32,7 @@ const LETTERS_MIN: usize = 23;
 const LETTERS_MAX: usize = 26;
 const QUESTION: Colour = [232, 240, 248];
 const LEAF: Colour = [234, 246, 234];
+const WHITE: Colour = [255; 3];
 const FOLDED: Colour = [240, 240, 240];
 
 /// A node with its place.
@@ -68,9 +69,9 @@ impl Tree {
                 let to = (child.x, top(child.depth));
                 picture.lines(vec![from, to], 1.0, INK);
                 let middle = (from.0 * 0.45 + to.0 * 0.55, from.1 * 0.45 + to.1 * 0.55 + 4.0);
-                let side = if word == "yes" { -16.0 } else { 16.0 };
-                let anchor = (Anchor::Middle, Letters::Plain);
-                picture.text((middle.0 + side, middle.1), word, anchor);
+                // On white, so that the line does not strike it through.
+                picture.rectangle([middle.0 - 13.0, middle.1 - 10.0, 26.0, 13.0], WHITE, WHITE);
+                picture.text(middle, word, (Anchor::Middle, Letters::Plain));
             }
         }
         for placed in &placed {

@@ -73,7 +73,8 @@ pub(super) fn contribute(setup: &Setup<'_>, resident: Option<&mut Resident>, wor
         let layout = Layout::new(&view.columns, features);
         let mut found = Finder { setup, view: &view, rules: &rules, layout, resident };
         found.keep_histograms();
-        for (&node, block) in looked.iter().zip(block.chunks_mut(deal.groups.max(1) * SPLIT_WORDS)) {
+        for (&node, block) in looked.iter().zip(block.chunks_mut(deal.groups.max(1) * SPLIT_WORDS))
+        {
             let allowed = view.allows(setup, node);
             for group in 0..deal.groups {
                 let is_of = |at: usize| deal.group(own[at]) == group && allowed[own[at]];

@@ -196,7 +196,7 @@ pub(super) const PARAMS: &[Param] = &[
         "splits_per_exchange",
         whole(0, 1024),
         "0",
-        "leaves looked at in one exchange, leaf-wise; 0: a quarter of those still to come, 4 at least",
+        "most leaves looked at in one exchange, leaf-wise; 0: all that are foreseen to be split",
     ),
 ];
 

@@ -4,6 +4,7 @@
 use crate::bridge::{Built, Exchange, Nobody, Plans};
 use crate::choices::{Carriage, Choices, Layout, raw};
 use crate::clock::{Clock, Observer, Whereabouts, process_cpu_seconds};
+use crate::earlier;
 use crate::exchange::packet::Losses;
 use crate::exchange::served::Shard as ServerShard;
 use crate::job::{Deal, EPOCHS_DEFAULT, Fold, Job};
@@ -203,7 +204,7 @@ impl Desk {
         let learner = choices.learner.clone();
         let stages = assignment.pipeline.len() as u32;
         let place = Place { stage: assignment.stage, stages };
-        let mut model = first_model(&choices, &facts, place)?;
+        let mut model = first_model(job, &choices, &facts, place)?;
         let (mut memory, mut start, mut losses) = (Memory::new(), Step(0), Vec::new());
         if let Some(resumed) = setup.resumed {
             start = resumed.step;
@@ -565,9 +566,15 @@ pub(crate) fn holders(choices: &Choices, job: &Job, world: u32) -> Result<Vec<Se
 }
 
 /// The model before the first step, with what the blend remembers beside it.
-pub(crate) fn first_model(choices: &Choices, facts: &Facts, place: Place) -> Result<Model> {
+pub(crate) fn first_model(
+    job: &Job,
+    choices: &Choices,
+    facts: &Facts,
+    place: Place,
+) -> Result<Model> {
     let mut model = choices.learner.init(facts, place)?;
     crate::trained_members::furnish(&*choices.learner, &mut model)?;
+    earlier::go_on(job, choices, facts, &mut model)?;
     if let Blending::Local(blend) = &*choices.blend {
         blend.prepare(&mut model);
     }

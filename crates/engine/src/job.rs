@@ -77,6 +77,8 @@ pub struct Job {
     pub seed: u64,
     /// Virtual shards.
     pub shards: u32,
+    /// The file of an earlier model, where training begins with one and not from nothing.
+    pub continue_from: Option<PathBuf>,
     /// Where workers run.
     pub launcher: String,
     /// How many at the start.
@@ -131,7 +133,7 @@ const DATA_KEYS: &[&str] = &[
     "memory",
     "spill",
 ];
-const TRAIN_KEYS: &[&str] = &["epochs", "steps", "batch", "seed", "shards"];
+const TRAIN_KEYS: &[&str] = &["epochs", "steps", "batch", "seed", "shards", "continue_from"];
 const CLUSTER_KEYS: &[&str] = &[
     "launcher",
     "workers",
@@ -201,6 +203,7 @@ impl Job {
             batch: whole(&train, "[train]", "batch", 1)?.unwrap_or(256),
             seed: whole(&train, "[train]", "seed", 0)?.unwrap_or(0),
             shards: narrow(whole(&train, "[train]", "shards", 1)?.unwrap_or(16), "shards", 65_536)?,
+            continue_from: word(&train, "continue_from")?.map(PathBuf::from),
             launcher: launcher.to_string(),
             workers,
             least,
@@ -237,6 +240,23 @@ impl Job {
         self.launcher = launcher.unwrap_or(self.launcher);
         self
     }
+
+    /// The same job with a parameter of its learner that it left open.
+    ///
+    /// # Errors
+    /// When the job's text is no job, which cannot be.
+    pub fn settling(mut self, key: &str, value: &str) -> Result<Job> {
+        let broken = |error: String| Fault::machine(format!("the job cannot be written: {error}"));
+        let value = toml::Value::String(value.to_string());
+        let mut table: toml::Table =
+            self.text.parse().map_err(|e: toml::de::Error| broken(e.to_string()))?;
+        if let Some(toml::Value::Table(learner)) = table.get_mut("learner") {
+            learner.insert(key.to_string(), value.clone());
+        }
+        self.learner.given.insert(key.to_string(), value);
+        self.text = toml::to_string(&table).map_err(|error| broken(error.to_string()))?;
+        Ok(self)
+    }
 }
 
 /// What a job must have in common with a checkpoint to continue from it. Workers, topology and the like may
@@ -255,7 +275,9 @@ pub fn fingerprint(job: &Job, data_digest: &str) -> Fingerprint {
     let prepare =
         (!job.train.prepare.is_empty()).then(|| ("prepare", format!("{:?}", job.train.prepare)));
     let partition = job.train.partition.as_ref().map(|it| ("data.partition", format!("{it:?}")));
-    let lines = lines.into_iter().chain(prepare).chain(partition);
+    let earlier = job.continue_from.as_ref();
+    let earlier = earlier.map(|path| ("train.continue_from", path.display().to_string()));
+    let lines = lines.into_iter().chain(prepare).chain(partition).chain(earlier);
     Fingerprint(lines.map(|(key, value)| (key.to_string(), value)).collect())
 }
 
@@ -294,6 +316,7 @@ fn root_paths(table: &mut toml::Table, folder: &Path) {
         }
     };
     root("checkpoint", "path");
+    root("train", "continue_from");
     root("cluster", "ticket");
     root("data", "spill");
     if let Some(toml::Value::Table(learner)) = table.get_mut("learner") {

@@ -10,6 +10,7 @@ pub mod combinations;
 pub mod compat;
 pub mod courier;
 pub mod desk;
+mod earlier;
 pub mod exchange;
 pub mod flock;
 pub mod job;

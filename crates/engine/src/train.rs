@@ -3,14 +3,14 @@
 use crate::checkpoints;
 use crate::choices::Choices;
 use crate::clock::Observer;
-use crate::desk::{Figures, Finished, extent, weights};
+use crate::desk::{Figures, Finished, extent, first_model, weights};
 use crate::job::{Job, fingerprint};
 use crate::launch::{LAUNCHERS, Launcher};
 use crate::stop::Stop;
 use starlings_cluster::checkpoint::Complete;
 use starlings_core::{Blame, Entry, Event, Fault, FaultReport, JobId, Model, Result};
 use starlings_data::{Intake, Schema, Survey};
-use starlings_learn::Facts;
+use starlings_learn::{Facts, Place};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -103,6 +103,14 @@ impl Task {
     #[must_use]
     pub fn facts(&self, survey: &Survey) -> Facts {
         facts(&self.job, survey)
+    }
+
+    /// The model before the first step, whole.
+    ///
+    /// # Errors
+    /// When the learner cannot start on this data, or not from the earlier model.
+    pub fn first_model(&self, survey: &Survey) -> Result<Model> {
+        first_model(&self.job, &self.choices, &self.facts(survey), Place::WHOLE)
     }
 
     /// The checkpoint to continue from. A folder that holds another job's is refused either way.

@@ -6,8 +6,8 @@
 //! remembered between steps is in the [`Model`] (shared, the same on all replicas) or in [`Memory`]
 //! (keyed by shard of rows). The learner itself is immutable.
 
-use crate::{Memory, Outbox, Wires};
-use starlings_core::{Ability, Graph, Model, Result, Rng, Shard, Step, Update};
+use crate::{Branch, Importance, Memory, Outbox, Wires};
+use starlings_core::{Ability, Fault, Graph, Model, Result, Rng, Shard, Step, Update};
 use starlings_data::{Batch, Encoding, LabelNeed, Schema, Slice};
 use std::collections::BTreeMap;
 
@@ -220,6 +220,22 @@ pub trait Learner: Send + Sync {
         Vec::new()
     }
 
+    /// Puts what an earlier model of this learner knows into one that `init` has just made: training goes on from there.
+    ///
+    /// # Errors
+    /// When the learner cannot go on, or not from this model.
+    fn go_on(&self, model: &mut Model, earlier: &Model) -> Result<()> {
+        let _ = (model, earlier);
+        Err(Fault::caller("this learner begins anew in every training")
+            .hint("leave out [train] continue_from; gradient-boosting takes it"))
+    }
+
+    /// The parameter, and its value, with which it learns numbers where it otherwise learns classes: for jobs that
+    /// leave the parameter open and have labels that are no classes.
+    fn for_numbers(&self) -> Option<(&'static str, &'static str)> {
+        None
+    }
+
     /// Which rows of the model this batch touches.
     fn needs(&self, model: &Model, batch: &Batch<'_>) -> Needs {
         let _ = (model, batch);
@@ -280,6 +296,18 @@ pub trait Learner: Send + Sync {
     /// The trained model in words, for people who inspect it.
     fn describe(&self, model: &Model, schema: &Schema) -> Option<String> {
         let _ = (model, schema);
+        None
+    }
+
+    /// How much each feature is used, the most used first; empty where the model does not tell.
+    fn importances(&self, model: &Model, schema: &Schema) -> Vec<Importance> {
+        let _ = (model, schema);
+        Vec::new()
+    }
+
+    /// A tree of the model by its number, its root first; none where there is no such tree.
+    fn tree(&self, model: &Model, schema: &Schema, number: usize) -> Option<Vec<Branch>> {
+        let _ = (model, schema, number);
         None
     }
 }

@@ -18,11 +18,14 @@
 //! ```
 
 mod catalogue;
+mod inspection;
+mod labels;
 mod predictor;
 mod training;
 mod vote;
 
 pub use catalogue::{ListedParam, Listing, combinations_table, list};
+pub use inspection::Dependence;
 pub use predictor::{Evaluation, Prediction, Predictor};
 pub use training::{TrainOptions, TrainedModel, train};
 
@@ -54,5 +57,6 @@ pub use starlings_engine::launch::mpi;
 pub use starlings_engine::member::JoinOptions;
 pub use starlings_engine::node::serve;
 pub use starlings_engine::stop::Stop;
+pub use starlings_learn::{Branch, Importance};
 pub use starlings_observe as observe;
 pub use starlings_transport::{Ticket, check_bind};

@@ -3,7 +3,7 @@
 
 use crate::vote::{poll, voters};
 use starlings_cluster::model_file::{self, ModelFile};
-use starlings_core::{Fault, Result};
+use starlings_core::{Fault, Result, Shard};
 use starlings_data::{DataSpec, Dealer, Holding, Intake, Schema, Table, Target, load_with};
 use starlings_engine::choices;
 use starlings_engine::job::Choice;
@@ -12,6 +12,9 @@ use starlings_learn::{Learner, Task};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
+
+/// With fewer rows for each a further thread is not worth its start.
+const ROWS_OF_A_THREAD: usize = 5_000;
 
 /// Where the intake stands in the model file's schema.
 const INTAKE: &str = "intake";
@@ -29,7 +32,7 @@ pub(crate) fn schema_document(schema: &Schema, intake: Intake) -> serde_json::Va
 /// A trained model that predicts.
 pub struct Predictor {
     file: ModelFile,
-    learner: Box<dyn Learner>,
+    pub(crate) learner: Box<dyn Learner>,
     schema: Schema,
     intake: Intake,
 }
@@ -102,8 +105,23 @@ impl Predictor {
     /// # Errors
     /// When the data cannot be read or does not fit the model.
     pub fn predict(&self, data: &DataSpec) -> Result<Prediction> {
-        let table = Arc::new(load_with(data, &self.schema, &self.intake)?);
-        let values = self.outputs(&table)?;
+        self.predict_rows(&self.rows(data)?)
+    }
+
+    /// The rows of a data set as the model reads them.
+    ///
+    /// # Errors
+    /// When the data cannot be read or does not fit the model.
+    pub fn rows(&self, data: &DataSpec) -> Result<Arc<Table>> {
+        Ok(Arc::new(load_with(data, &self.schema, &self.intake)?))
+    }
+
+    /// Predicts rows that are read already.
+    ///
+    /// # Errors
+    /// When the rows do not fit the model.
+    pub fn predict_rows(&self, table: &Arc<Table>) -> Result<Prediction> {
+        let values = self.outputs(table)?;
         let names = self.names();
         let classes = match &self.schema.target {
             Target::Classes(classes) if self.learner.task() == Task::Classification => values
@@ -134,18 +152,36 @@ impl Predictor {
     }
 
     fn outputs(&self, table: &Arc<Table>) -> Result<Vec<f64>> {
-        let dealer = Dealer::new(Holding::whole(table.clone(), 1), 0, 1);
-        let voters = voters(&self.file.model);
-        if !voters.is_empty() {
-            return poll(&*self.learner, &voters, &dealer.everything());
+        let by_row =
+            matches!(self.learner.task(), Task::Classification | Task::Regression | Task::Ranking);
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let parts = if by_row { cores.min(table.rows() / ROWS_OF_A_THREAD).max(1) } else { 1 };
+        let holding = Holding::whole(table.clone(), parts as u32);
+        let part = |shard: u32| {
+            let dealer = Dealer::new(holding.only(&[Shard(shard)]), 0, 1);
+            let (batch, voters) = (dealer.everything(), voters(&self.file.model));
+            if !voters.is_empty() {
+                return poll(&*self.learner, &voters, &batch);
+            }
+            let mut values = Vec::new();
+            self.learner.predict(&self.file.model, &batch, &mut values)?;
+            Ok(values)
+        };
+        if parts == 1 {
+            return part(0);
         }
-        let mut values = Vec::new();
-        self.learner.predict(&self.file.model, &dealer.everything(), &mut values)?;
-        Ok(values)
+        let part = &part;
+        let said: Vec<Result<Vec<f64>>> = std::thread::scope(|scope| {
+            let threads: Vec<_> =
+                (0..parts as u32).map(|shard| scope.spawn(move || part(shard))).collect();
+            let joined = threads.into_iter().map(std::thread::ScopedJoinHandle::join);
+            joined.map(|said| said.unwrap_or_else(|why| std::panic::resume_unwind(why))).collect()
+        });
+        Ok(said.into_iter().collect::<Result<Vec<_>>>()?.concat())
     }
 
     /// What the numbers of a row are called.
-    fn names(&self) -> Vec<String> {
+    pub(crate) fn names(&self) -> Vec<String> {
         let count = self.learner.outputs(&self.file.model);
         match (self.learner.task(), &self.schema.target) {
             (Task::Classification, Target::Classes(classes)) => {

@@ -1,5 +1,6 @@
 //! Training as a user sees it: a job in; a model, its file and a report out.
 
+use crate::labels;
 use crate::predictor::{Predictor, schema_document};
 use starlings_cluster::model_file::{ModelFile, Provenance, save};
 use starlings_core::{Event, Fault, Pace, Report, Result};
@@ -69,6 +70,7 @@ pub fn train(job: Job, options: TrainOptions) -> Result<TrainedModel> {
         resume: options.resume,
         program: options.program.clone(),
     };
+    let job = labels::settled(job)?;
     let choices = Choices::of(&job)?;
     refuse_weights(&job, &choices)?;
     if let Some(test) = &job.test {

@@ -69,7 +69,7 @@ const CASES: &[Case] = &[
         script: ("trees.py", "forest"),
         data: ("collisions", "collisions-some.parquet"),
         test: Some("collisions-test.parquet"),
-        peers: &["scikit-learn"],
+        peers: &["scikit-learn", "Spark MLlib"],
     },
 ];
 
@@ -101,24 +101,34 @@ pub(super) fn run(suite: &Suite<'_>, outcome: &mut Outcome) {
     }
 }
 
-/// Data is made once for all runs; the scale is a part of its folder's name.
 fn make_data(suite: &Suite<'_>, python: &Path, folder: &Path, case: &Case) -> Result<(), String> {
-    let folder = scaled(folder, suite.is_quick);
-    if folder.join(case.data.1).exists() {
+    made(suite, python, &scaled(folder, suite.is_quick), case.data)
+}
+
+/// Makes what `data.py` knows by a name, unless its file is there: data is made once for all runs, and the scale is a
+/// part of the folder's name.
+pub(super) fn made(
+    suite: &Suite<'_>,
+    python: &Path,
+    folder: &Path,
+    (name, file): (&str, &str),
+) -> Result<(), String> {
+    if folder.join(file).exists() {
         return Ok(());
     }
     let scale = if suite.is_quick { "0.05" } else { "1" };
     let status = Command::new(python)
         .arg(suite.script("data.py"))
-        .arg(case.data.0)
-        .arg(&folder)
+        .arg(name)
+        .arg(folder)
         .arg(scale)
         .status()
         .map_err(|why| format!("{}: {why}", python.display()))?;
     if status.success() { Ok(()) } else { Err("its data could not be made".to_string()) }
 }
 
-fn scaled(folder: &Path, is_quick: bool) -> PathBuf {
+/// Where data of this run's scale is.
+pub(super) fn scaled(folder: &Path, is_quick: bool) -> PathBuf {
     folder.join(if is_quick { "quick" } else { "full" })
 }
 

@@ -1,7 +1,7 @@
 //! The benchmark suite: ours against named peers, in turns within the same run, because figures of different runs and
 //! machines do not compare. Each row is a ratio. Peers that are not there are said to be skipped. Beside it are studies,
-//! by name, of what communication costs: `slow-links`, `straggler` and `consistency-codec`; and of rows that do not fit into memory:
-//! `streaming`.
+//! by name, of what communication costs: `slow-links`, `slow-trees`, `straggler` and `consistency-codec`; and of rows that
+//! do not fit into memory: `streaming`.
 
 mod consistency_codec;
 mod learners;
@@ -13,8 +13,10 @@ mod reduce;
 mod row;
 mod sheet;
 mod slow_links;
+mod slow_trees;
 mod straggler;
 mod streaming;
+mod trees;
 mod trial;
 mod turns;
 
@@ -41,8 +43,13 @@ struct Study {
     run: fn(&Suite<'_>) -> Result<sheet::Finding, String>,
 }
 
-const STUDIES: &[Study] = 
-    &[slow_links::STUDY, straggler::STUDY, consistency_codec::STUDY, streaming::STUDY];
+const STUDIES: &[Study] = &[
+    slow_links::STUDY,
+    slow_trees::STUDY,
+    straggler::STUDY,
+    consistency_codec::STUDY,
+    streaming::STUDY,
+];
 
 /// Everything a case needs to run.
 struct Suite<'a> {
@@ -81,6 +88,7 @@ pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<(), String> {
     let mut outcome = row::Outcome::default();
     reduce::run(&suite, &mut outcome);
     learners::run(&suite, &mut outcome);
+    trees::run(&suite, &mut outcome);
     let machine = machine::describe(suite.python.as_deref());
     let folder = root.join("bench/runs").join(machine.folder());
     row::write(&folder, &machine, &outcome, suite.is_quick)?;

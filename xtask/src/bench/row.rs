@@ -159,7 +159,7 @@ fn quality(detail: &Value) -> String {
         parts.push(format!("objective {objective:.7}"));
     }
     for (place, mark) in [("metrics", ""), ("evaluation", "test ")] {
-        for name in ["inertia", "accuracy", "rmse"] {
+        for name in ["inertia", "accuracy", "auc", "rmse"] {
             if let Some(value) = number(&detail[place][name]) {
                 parts.push(format!("{mark}{name} {value:.5}"));
             }
@@ -167,6 +167,9 @@ fn quality(detail: &Value) -> String {
     }
     if let Some(iterations) = number(&detail["iterations"]).or_else(|| number(&detail["epochs"])) {
         parts.push(format!("{iterations} iterations"));
+    }
+    if let Some(peak) = number(&detail["peak_megabytes"]) {
+        parts.push(format!("{peak:.0} MB"));
     }
     parts.join(", ")
 }

@@ -89,16 +89,36 @@ fn once(contender: &Contender) -> Result<(f64, Value), String> {
         .stderr(copy(&complained)?)
         .spawn()
         .map_err(|why| format!("{}: {why}", contender.program.display()))?;
+    let process = child.id();
+    let watcher = std::thread::spawn(move || peak_megabytes(process));
     let status = wait(&mut child, LIMIT)?;
     let wall = start.elapsed().as_secs_f64();
+    let peak = watcher.join().unwrap_or_default();
     if !status.success() {
         let stderr = content(&mut complained)?;
         let last =
             stderr.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("no message").trim();
         return Err(format!("{status}: {last}"));
     }
-    let line = measurement(&content(&mut said)?).ok_or("it printed no measurement")?;
+    let mut line = measurement(&content(&mut said)?).ok_or("it printed no measurement")?;
+    if let (Value::Object(fields), true) = (&mut line, peak > 0.0) {
+        fields.insert("peak_megabytes".to_string(), peak.into());
+    }
     Ok((wall, line))
+}
+
+/// The most memory that a process has had, by what the system says of it until its end. Its children are not counted.
+fn peak_megabytes(process: u32) -> f64 {
+    let path = format!("/proc/{process}/status");
+    let mut peak = 0.0;
+    while let Ok(text) = std::fs::read_to_string(&path) {
+        let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+        // What has ended but was not waited for has no memory any more.
+        let Some(kilobytes) = line.and_then(|line| line.split_whitespace().next()) else { break };
+        peak = kilobytes.parse::<f64>().unwrap_or(peak * 1024.0) / 1024.0;
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    peak
 }
 
 /// A file without a name, for output: unlike a pipe it cannot fill up and stall the contender.

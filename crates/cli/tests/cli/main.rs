@@ -18,3 +18,4 @@ mod program;
 mod random_kills;
 mod round_trips;
 mod transports;
+mod trees;

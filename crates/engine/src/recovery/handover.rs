@@ -55,7 +55,7 @@ impl Desk {
     pub(super) fn restore(&mut self) -> Result<Option<Step>> {
         let stages = self.assignment.pipeline.len() as u32;
         self.place = Place { stage: self.assignment.stage, stages };
-        let fresh = first_model(&self.choices, &self.facts, self.place)?;
+        let fresh = first_model(&self.job, &self.choices, &self.facts, self.place)?;
         let (steps_a_pass, steps_max) = extent(&*self.learner, &self.job, &self.facts)?;
         let step = self.agreed_checkpoint()?;
         failpoint!("restore-agreed");

@@ -88,10 +88,6 @@ impl<'a> Fitting<'a> {
         Ok(Flow::More)
     }
 
-    pub(crate) fn rows(&self) -> usize {
-        self.rows
-    }
-
     pub(crate) fn finish(mut self) -> Table {
         if self.rows == 0 && !self.prepared.is_empty() {
             let nothing = walk(&self.prepared.steps, Frame::empty(&self.prepared.raw), None);

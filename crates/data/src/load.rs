@@ -5,13 +5,14 @@
 use crate::chunk::{Chunk, Mark};
 use crate::columns::{by_schema, choose};
 use crate::encode::{Fitting, dictionary, relabel};
+use crate::folds::pick;
 use crate::groups::Groups;
 use crate::input::{Tally, changed};
 use crate::learning::{Keep, Learning};
 use crate::prepare::{Census, Fitter, Labels, Prepared};
 use crate::sources::{Flow, Reading, Request, Role, Rows, Shape};
 use crate::{
-    ColumnKind, ColumnRef, DataSpec, Encoding, Features, Holding, Intake, LabelNeed, Schema, Table,
+    ColumnKind, ColumnRef, DataSpec, Encoding, Features, Holding, Intake, LabelNeed, Schema, Share, Table,
     Target, locate,
 };
 use serde::{Deserialize, Serialize};
@@ -115,13 +116,12 @@ pub fn load(spec: &DataSpec, survey: &Survey, keep: &[Shard], shards: u32) -> Re
     for (text, column) in reading.texts.iter_mut().zip(columns) {
         *text = matches!(column.kind, ColumnKind::Categorical { .. });
     }
-    // The survey knows the groups already.
-    reading.queries = false;
-    reading
-        .roles
-        .iter_mut()
-        .filter(|role| **role == Role::Group)
-        .for_each(|role| *role = Role::Skip);
+    // The survey knows the groups already; rows of folds are told by them.
+    if spec.fold.is_none() {
+        reading.queries = false;
+        let groups = reading.roles.iter_mut().filter(|role| **role == Role::Group);
+        groups.for_each(|role| *role = Role::Skip);
+    }
     let groups = Groups::new(&survey.group_rows, shards).map(Arc::new);
     let table = Arc::new(Table::new(Features::Dense { width: 0, values: vec![] }, vec![]));
     let starts = BTreeMap::new();
@@ -170,6 +170,23 @@ pub fn load(spec: &DataSpec, survey: &Survey, keep: &[Shard], shards: u32) -> Re
 /// # Errors
 /// As [`survey`]; columns that the model needs and the file lacks; labels that are no class of the model.
 pub fn load_with(spec: &DataSpec, schema: &Schema, intake: &Intake) -> Result<Table> {
+    let table = load_share(spec, schema, intake, Share::WHOLE)?;
+    match table.rows() {
+        0 => Err(no_rows(spec)),
+        _ => Ok(table),
+    }
+}
+
+/// As [`load_with`], but only the rows of a share, which may be none.
+///
+/// # Errors
+/// As [`load_with`].
+pub fn load_share(
+    spec: &DataSpec,
+    schema: &Schema,
+    intake: &Intake,
+    share: Share,
+) -> Result<Table> {
     let prepared = &intake.prepared;
     let raw =
         Schema { columns: prepared.raw.clone(), features: prepared.raw_width, ..schema.clone() };
@@ -178,15 +195,22 @@ pub fn load_with(spec: &DataSpec, schema: &Schema, intake: &Intake) -> Result<Ta
     let names = raw.columns.iter().map(|column| ColumnRef::Name(column.name.clone()));
     let (_, parts) = locate::open(&DataSpec { features: Some(names.collect()), ..spec.clone() })?;
     let mut fitting = Fitting::new(schema, prepared)?;
+    let mut row = 0;
     for part in &parts {
         let reading = by_schema(&part.name(), part.shape(), spec, (raw, &intake.beside))?;
         let request = Request { reading: &reading, rows: 0..u64::MAX, marks: &[], tally: None };
-        part.read(&request, &mut |chunk| fitting.add(&part.name(), chunk))?;
+        part.read(&request, &mut |mut chunk| {
+            let mine = (0..chunk.rows).filter(|&at| share.has(row + at as u64));
+            let mine: Vec<usize> = mine.collect();
+            row += chunk.rows as u64;
+            pick(&mut chunk, &mine)?;
+            match mine.is_empty() {
+                true => Ok(Flow::More),
+                false => fitting.add(&part.name(), chunk),
+            }
+        })?;
     }
-    match fitting.rows() {
-        0 => Err(no_rows(spec)),
-        _ => Ok(fitting.finish()),
-    }
+    Ok(fitting.finish())
 }
 
 fn need_of(schema: &Schema) -> LabelNeed {

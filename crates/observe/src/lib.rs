@@ -4,12 +4,14 @@
 
 mod chrome;
 pub mod figures;
+mod panel;
 mod plain;
 mod progress;
 mod record;
 mod summary;
 
 pub use chrome::chrome_trace;
+pub use panel::{panel, validation};
 pub use plain::{Plain, remark};
 pub use progress::Progress;
 pub use record::{Recorder, from_line, replay, to_line};

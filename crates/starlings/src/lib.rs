@@ -23,7 +23,7 @@ mod training;
 mod vote;
 
 pub use catalogue::{ListedParam, Listing, combinations_table, list};
-pub use predictor::{Evaluation, Prediction, Predictor};
+pub use predictor::{Prediction, Predictor};
 pub use training::{TrainOptions, TrainedModel, train};
 
 pub use starlings_cluster::atomic::write_whole;
@@ -34,8 +34,9 @@ pub use starlings_cluster::membership::Options as MembershipOptions;
 pub use starlings_cluster::model_file::{self, ModelFile};
 pub use starlings_cluster::protocol::{MemberStatus, Status};
 pub use starlings_core::{
-    Blame, Block, Body, Deadline, Event, Fault, FaultReport, Kind, Model, Pace, Report, Result,
-    Rng, Role, Rows, Seat, Span, Step, Tensor, Update, Values, nearest, suggestion,
+    Blame, Block, Body, Calibration, Confusion, Deadline, Event, Fault, FaultReport, Kind, Model,
+    Pace, Panel, ReliabilityBin, Report, Result, Rng, Role, Rows, Seat, Span, Spread, Step, Tensor,
+    Update, Validation, Values, nearest, suggestion,
 };
 #[cfg(feature = "remote")]
 pub use starlings_data::remote;

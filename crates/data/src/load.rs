@@ -12,8 +12,8 @@ use crate::learning::{Keep, Learning};
 use crate::prepare::{Census, Fitter, Labels, Prepared};
 use crate::sources::{Flow, Reading, Request, Role, Rows, Shape};
 use crate::{
-    ColumnKind, ColumnRef, DataSpec, Encoding, Features, Holding, Intake, LabelNeed, Schema, Share, Table,
-    Target, locate,
+    ColumnKind, ColumnRef, DataSpec, Encoding, Features, Holding, Intake, LabelNeed, Schema, Share,
+    Table, Target, locate,
 };
 use serde::{Deserialize, Serialize};
 use starlings_core::{Fault, Result, Shard};

@@ -59,7 +59,9 @@ impl Exam<'_> {
         let labelled = company.sum(vec![table.labels.len() as f64, table.rows() as f64])?;
         if labelled[1] == 0.0 {
             let what = format!("{} has no rows", self.rows.source.text());
-            return Ok(Err(Fault::caller(what).hint("is it the right file, and was it written fully?")));
+            return Ok(Err(
+                Fault::caller(what).hint("is it the right file, and was it written fully?")
+            ));
         }
         if labelled[0] == 0.0 && !matches!(self.schema.target, Target::None) {
             return Ok(Err(self.no_labels()));
@@ -89,13 +91,20 @@ impl Exam<'_> {
     pub fn in_threads(&self, workers: u32) -> Result<Panel> {
         let results: Vec<Result<Panel>> = std::thread::scope(|scope| {
             let start = |net: Net| {
-                let take = move || self.take(&Arc::new(net)).and_then(|found| found);
+                let take = move || {
+                    let net = Arc::new(net);
+                    let found = self.take(&net);
+                    // Others may still be waiting for each other: whoever says goodbye is not missed.
+                    net.leave();
+                    found.and_then(|found| found)
+                };
                 std::thread::Builder::new().name("evaluation".to_string()).spawn_scoped(scope, take)
             };
             let threads: Vec<_> = nets(workers)?.into_iter().map(start).collect();
-            let end = |thread: std::io::Result<std::thread::ScopedJoinHandle<'_, Result<Panel>>>| {
-                thread?.join().unwrap_or_else(|_| Err(Fault::machine("an evaluation panicked")))
-            };
+            let end =
+                |thread: std::io::Result<std::thread::ScopedJoinHandle<'_, Result<Panel>>>| {
+                    thread?.join().unwrap_or_else(|_| Err(Fault::machine("an evaluation panicked")))
+                };
             Ok::<_, Fault>(threads.into_iter().map(end).collect())
         })?;
         // Whoever met the fault itself says more than those who lost a colleague by it.

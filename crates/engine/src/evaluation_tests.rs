@@ -75,7 +75,8 @@ impl Case {
 
     fn alone(&self, share: Share, net: crate::net::Net) -> Panel {
         let patience = Duration::from_secs(60);
-        let mut company = Colleagues::new(&Arc::new(net), patience).unwrap();
+        let net = Arc::new(net);
+        let mut company = Colleagues::new(&net, patience).unwrap();
         let width = 4;
         let features = Features::Dense { width, values: self.points.concat() };
         let table = Table::new(features, vec![]);
@@ -94,7 +95,9 @@ impl Case {
             classes: &[],
             points,
         };
-        measure(&mut company, &rated).unwrap()
+        let found = measure(&mut company, &rated).unwrap();
+        net.leave();
+        found
     }
 }
 
@@ -120,7 +123,10 @@ fn metrics_are_those_of_scikit_learn_on_any_number_of_workers() {
             let found = case.measured(workers);
             let expected = value["expected"].as_object().unwrap();
             assert_eq!(found.rows as usize, case.rows(), "{name}");
-            assert_eq!(found.metrics.keys().collect::<Vec<_>>(), expected.keys().collect::<Vec<_>>());
+            assert_eq!(
+                found.metrics.keys().collect::<Vec<_>>(),
+                expected.keys().collect::<Vec<_>>()
+            );
             for (metric, expected) in expected {
                 let (found, expected) = (found.metrics[metric], expected.as_f64().unwrap());
                 // Differences of large squares: sums of k-means' kind.
@@ -184,8 +190,7 @@ fn what_rows_do_not_define_is_left_out() {
     assert!(!found.contains_key("auc") && found["accuracy"] == 0.5, "{found:?}");
     let no_number = Case { outputs: vec![f64::NAN, f64::NAN, 0.6, 0.4], ..one_class.clone() };
     assert!(no_number.measured(2).metrics.values().all(|value| value.is_finite()));
-    let alike =
-        Case { task: "regression", width: 1, labels: vec![3.0; 4], ..one_class.clone() };
+    let alike = Case { task: "regression", width: 1, labels: vec![3.0; 4], ..one_class.clone() };
     assert!(!alike.measured(3).metrics.contains_key("r2"));
     let weightless = Case { weights: vec![0.0, 0.0], ..one_class };
     assert!(weightless.measured(2).metrics.is_empty());

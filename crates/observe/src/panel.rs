@@ -61,7 +61,8 @@ fn confused(confusion: &Confusion) -> String {
 fn pairs(confusion: &Confusion) -> String {
     let mut found: Vec<(f64, usize, usize)> = Vec::new();
     for (truth, counts) in confusion.counts.iter().enumerate() {
-        let wrong = counts.iter().enumerate().filter(|(guess, count)| *guess != truth && **count > 0.0);
+        let wrong =
+            counts.iter().enumerate().filter(|(guess, count)| *guess != truth && **count > 0.0);
         found.extend(wrong.map(|(guess, count)| (*count, truth, guess)));
     }
     found.sort_by(|a, b| b.0.total_cmp(&a.0).then((a.1, a.2).cmp(&(b.1, b.2))));
@@ -74,7 +75,8 @@ fn pairs(confusion: &Confusion) -> String {
 }
 
 fn reliability(calibration: &Calibration) -> String {
-    let mut rows = vec![["chance", "rows", "mean chance", "share right"].map(str::to_string).to_vec()];
+    let mut rows =
+        vec![["chance", "rows", "mean chance", "share right"].map(str::to_string).to_vec()];
     for bin in &calibration.bins {
         rows.push(vec![
             format!("{:.1}–{:.1}", bin.from, bin.to),
@@ -127,7 +129,8 @@ mod tests {
 
     #[test]
     fn a_panel_is_shown_as_tables() {
-        let bin = ReliabilityBin { from: 0.9, to: 1.0, weight: 8.0, predicted: 0.95, observed: 0.875 };
+        let bin =
+            ReliabilityBin { from: 0.9, to: 1.0, weight: 8.0, predicted: 0.95, observed: 0.875 };
         let found = Panel {
             rows: 1200,
             metrics: BTreeMap::from([("accuracy".to_string(), 0.875)]),

@@ -68,8 +68,7 @@ impl Progress {
             | Event::Checkpoint { .. }
             | Event::Fold { .. }
             | Event::Trace { .. }
-            | Event::Report(_) => {
-            }
+            | Event::Report(_) => {}
         }
     }
 

@@ -16,7 +16,11 @@ pub fn summary(report: &Report) -> String {
     }
     if let Some(found) = &report.validation {
         let one = |(name, spread): (&String, &Spread)| {
-            format!("{name} {} ± {}", figures::number(spread.mean), figures::number(spread.deviation))
+            format!(
+                "{name} {} ± {}",
+                figures::number(spread.mean),
+                figures::number(spread.deviation)
+            )
         };
         let shown = found.metrics.iter().filter(|(name, _)| !DETAILS.contains(&name.as_str()));
         let text = shown.map(one).collect::<Vec<_>>().join(" · ");
@@ -53,14 +57,8 @@ pub fn summary(report: &Report) -> String {
 }
 
 /// Metrics that a line has no room for: `starlings evaluate` and the report show them.
-const DETAILS: [&str; 6] = [
-    "auc_weighted",
-    "f1_macro",
-    "f1_weighted",
-    "brier",
-    "calibration_error",
-    "silhouette_squared",
-];
+const DETAILS: [&str; 6] =
+    ["auc_weighted", "f1_macro", "f1_weighted", "brier", "calibration_error", "silhouette_squared"];
 
 /// `accuracy 0.97 · log_loss 0.12`.
 #[must_use]

@@ -42,7 +42,7 @@ pub use starlings_core::{
 pub use starlings_data::remote;
 pub use starlings_data::{
     Column, ColumnKind, ColumnRef, DataSpec, Encoding, LabelNeed, Schema, Source, Survey, Target,
-    survey,
+    fold_of_rows, survey,
 };
 pub use starlings_engine::bench::{AllReduce, Timing, Width};
 pub use starlings_engine::choices::{Carriage, Choices, codec, gate, rule, summing};

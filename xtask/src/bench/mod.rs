@@ -5,11 +5,13 @@
 mod consistency_codec;
 mod learners;
 mod machine;
+mod memory;
 mod namespaces;
 mod peers;
 mod plot;
 mod reduce;
 mod row;
+mod scaling;
 mod sheet;
 mod slow_links;
 mod straggler;

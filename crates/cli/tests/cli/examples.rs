@@ -65,6 +65,7 @@ fn no_example_is_forgotten_here() {
         "topics.toml",
         "truncated-svd.toml",
         "unequal-workers.toml",
+        "validation.toml",
     ];
     assert_eq!(names, tested);
 }

@@ -23,8 +23,8 @@ pub(super) fn add(sums: &mut [f64], chance: f64, right: bool, weight: f64) {
 pub(super) fn table(sums: &[f64], of: String) -> (Calibration, f64) {
     let bins = sums.chunks_exact(3).enumerate().filter(|(_, bin)| bin[0] > 0.0);
     let bins = bins.map(|(at, bin)| ReliabilityBin {
-        from: edge_of(at),
-        to: edge_of(at + 1),
+        from: at as f64 / BINS as f64,
+        to: (at + 1) as f64 / BINS as f64,
         weight: bin[0],
         predicted: bin[1] / bin[0],
         observed: bin[2] / bin[0],
@@ -36,6 +36,7 @@ pub(super) fn table(sums: &[f64], of: String) -> (Calibration, f64) {
     (Calibration { of, bins }, error)
 }
 
+/// As NumPy spaces them: a chance on an edge must fall where it falls there.
 fn edge_of(edge: usize) -> f64 {
     edge as f64 * (1.0 / BINS as f64)
 }

@@ -44,15 +44,15 @@ pub(super) fn measure(
         ("f1_weighted", mean_f1(&tallies, |tally| tally.meant)),
         ("log_loss", fixed[LOG_LOSS] / weight),
         ("brier", brier / weight),
-        ("calibration_error", calibration_error),
     ]);
-    panel.calibration = Some(calibration);
     panel.confusion = (!confusion.is_empty()).then(|| Confusion {
         classes: (0..classes).map(|class| name_of(rated.classes, class)).collect(),
         counts: confusion.chunks_exact(classes).map(<[f64]>::to_vec).collect(),
     });
-    // A chance that is no number has no place in an order.
+    // A chance that is no number has no place in an order, nor in a bin.
     if fixed[UNUSABLE] == 0.0 {
+        panel.put(&[("calibration_error", calibration_error)]);
+        panel.calibration = Some(calibration);
         put_areas(&areas(company, runs(rated))?, panel);
     }
     Ok(())

@@ -42,7 +42,10 @@ impl Limits {
         let far: Vec<f32> = vec![1.0; FAR];
         let near: Vec<f32> = vec![1.0; NEAR];
         let read = |threads: usize| {
-            let seconds = timed(threads, &|| drop(black_box(sum(&far))));
+            let work = || {
+                black_box(sum(black_box(&far)));
+            };
+            let seconds = timed(threads, &work);
             (threads * FAR * 4) as f64 / seconds
         };
         let computed = |threads: usize| {

@@ -198,7 +198,7 @@ impl Sums {
     }
 }
 
-fn numbers<'a>(input: &'a Series) -> Result<&'a [f32]> {
+fn numbers(input: &Series) -> Result<&[f32]> {
     let Cells::Numbers(values) = &input.cells else { return Err(wrong_kind(input, "numbers")) };
     match values.iter().find(|value| !value.is_finite()) {
         None => Ok(values),

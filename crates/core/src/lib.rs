@@ -11,6 +11,7 @@ mod graph;
 mod ids;
 mod model;
 mod nearest;
+mod panel;
 mod params;
 mod planted;
 mod random;
@@ -26,6 +27,7 @@ pub use graph::{FEATURES, Graph, Node, Op};
 pub use ids::{Epoch, JobId, Seat, Shard, Step};
 pub use model::{Model, Role, Tensor};
 pub use nearest::{nearest, suggestion};
+pub use panel::{Calibration, Confusion, Panel, ReliabilityBin, Spread, Validation};
 pub use params::{Param, ParamKind, Params};
 #[cfg(planted)]
 pub use planted::{at_work, plant};

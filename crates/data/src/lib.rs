@@ -8,6 +8,7 @@ mod cells;
 mod chunk;
 mod columns;
 mod encode;
+mod folds;
 mod groups;
 mod input;
 mod intake;
@@ -22,6 +23,7 @@ mod prepare;
 #[cfg(feature = "remote")]
 pub mod remote;
 mod schema;
+mod share;
 mod sources;
 mod spec;
 mod spill;
@@ -30,8 +32,12 @@ mod table;
 pub use batch::{Batch, Dealer, Holding, Picked, Slice, shard_rows, shard_start};
 pub use chunk::Mark;
 pub use columns::Beside;
+pub use folds::{FoldSpec, Side, fold_of_rows};
 pub use intake::Intake;
-pub use load::{FilePlan, Survey, load, load_all, load_all_within, load_with, load_within, survey};
+pub use load::{
+    FilePlan, Survey, load, load_all, load_all_within, load_with, load_with_share, load_within,
+    survey,
+};
 pub use locate::{glance, weighted};
 pub use numbers::{Numbers, Plain};
 pub use partition::{Arrangement, Loose, Partition, Spot, arrange, load_share};
@@ -40,6 +46,7 @@ pub use prepare::{
     Statistics, Step, StepSpec, check as check_preparation,
 };
 pub use schema::{Column, ColumnKind, Encoding, LabelNeed, Schema, Target};
+pub use share::Share;
 pub use sources::{Format, SOURCES};
 pub use spec::{ColumnRef, DataSpec, LabelColumn, Source};
 pub use spill::Room;

@@ -5,6 +5,7 @@
 use crate::chunk::{Chunk, Mark};
 use crate::columns::{by_schema, choose};
 use crate::encode::{Fitting, dictionary, relabel};
+use crate::folds::pick;
 use crate::groups::Groups;
 use crate::input::{Tally, changed};
 use crate::learning::{Keep, Learning};
@@ -13,7 +14,7 @@ use crate::prepare::{Census, Fitter, Labels, Prepared};
 use crate::sources::{Flow, Reading, Request, Rows, Shape};
 use crate::{
     Arrangement, ColumnKind, ColumnRef, DataSpec, Encoding, Features, Holding, Intake, LabelNeed,
-    Partition, Room, Schema, Table, Target, arrange, locate,
+    Partition, Room, Schema, Share, Table, Target, arrange, locate,
 };
 use serde::{Deserialize, Serialize};
 use starlings_core::{Fault, Result, Shard};
@@ -203,8 +204,8 @@ pub(crate) fn prepare_reading(
     for (text, column) in reading.texts.iter_mut().zip(columns) {
         *text = matches!(column.kind, ColumnKind::Categorical { .. });
     }
-    // The survey knows the groups already, but not which row has which key.
-    without_groups(&mut reading, is_scattered(spec));
+    // The survey knows the groups already, but not which row has which key, nor which is in which fold.
+    without_groups(&mut reading, is_scattered(spec) || spec.fold.is_some());
     Ok(reading)
 }
 
@@ -216,6 +217,23 @@ pub(crate) fn prepare_reading(
 /// # Errors
 /// As [`survey`]; columns that the model needs and the file lacks; labels that are no class of the model.
 pub fn load_with(spec: &DataSpec, schema: &Schema, intake: &Intake) -> Result<Table> {
+    let table = load_with_share(spec, schema, intake, Share::WHOLE)?;
+    match table.rows() {
+        0 => Err(no_rows(spec)),
+        _ => Ok(table),
+    }
+}
+
+/// As [`load_with`], but only the rows of a share, which may be none.
+///
+/// # Errors
+/// As [`load_with`].
+pub fn load_with_share(
+    spec: &DataSpec,
+    schema: &Schema,
+    intake: &Intake,
+    share: Share,
+) -> Result<Table> {
     let prepared = &intake.prepared;
     let raw =
         Schema { columns: prepared.raw.clone(), features: prepared.raw_width, ..schema.clone() };
@@ -227,15 +245,22 @@ pub fn load_with(spec: &DataSpec, schema: &Schema, intake: &Intake) -> Result<Ta
     if is_scattered(spec) {
         fitting.scattered();
     }
+    let mut row = 0;
     for part in &parts {
         let reading = by_schema(&part.name(), part.shape(), spec, (raw, &intake.beside))?;
         let request = Request { reading: &reading, rows: 0..u64::MAX, marks: &[], tally: None };
-        part.read(&request, &mut |chunk| fitting.add(&part.name(), chunk))?;
+        part.read(&request, &mut |mut chunk| {
+            let mine = (0..chunk.rows).filter(|&at| share.has(row + at as u64));
+            let mine: Vec<usize> = mine.collect();
+            row += chunk.rows as u64;
+            pick(&mut chunk, &mine)?;
+            match mine.is_empty() {
+                true => Ok(Flow::More),
+                false => fitting.add(&part.name(), chunk),
+            }
+        })?;
     }
-    match fitting.rows() {
-        0 => Err(no_rows(spec)),
-        _ => fitting.finish(),
-    }
+    fitting.finish()
 }
 
 /// Whether rows are to lie otherwise than in the files.

@@ -2,6 +2,7 @@
 //! same words travel to every worker, so they read both from a job file (a bare string or number) and
 //! from the wire (where every value names its own shape).
 
+use crate::folds::FoldSpec;
 use crate::partition::Partition;
 use crate::prepare::StepSpec;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -40,6 +41,9 @@ pub struct DataSpec {
     /// What stands between two fields; without it the first lines tell.
     #[serde(default)]
     pub delimiter: Option<char>,
+    /// Which rows are meant, where not all are.
+    #[serde(default)]
+    pub fold: Option<FoldSpec>,
 }
 
 /// Where a data set is.
@@ -96,6 +100,7 @@ impl DataSpec {
             format: None,
             header: None,
             delimiter: None,
+            fold: None,
         }
     }
 

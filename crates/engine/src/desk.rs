@@ -5,6 +5,7 @@ use crate::bridge::{Built, Exchange, Nobody, Plans};
 use crate::choices::{Carriage, Choices, Layout, raw};
 use crate::clock::{Clock, Observer, Whereabouts, process_cpu_seconds};
 use crate::earlier;
+use crate::evaluation::Exam;
 use crate::exchange::packet::Losses;
 use crate::exchange::served::Shard as ServerShard;
 use crate::job::{Deal, EPOCHS_DEFAULT, Fold, Job};
@@ -20,9 +21,9 @@ use crate::wiring::StageWires;
 use serde::{Deserialize, Serialize};
 use starlings_consistency::Blending;
 use starlings_core::{
-    Blame, Deadline, Event, Fault, Model, Pace, Result, Role, Seat, Shard, Step, failpoint,
+    Blame, Deadline, Event, Fault, Model, Pace, Panel, Result, Role, Seat, Shard, Step, failpoint,
 };
-use starlings_data::{Batch, Dealer, Holding, Slice};
+use starlings_data::{Batch, Dealer, Holding, Intake, Slice};
 use starlings_learn::{
     Appetite, Facts, Grade, Learner, Memory, Moment, NoWires, Outbox, Place, Wires, Work,
 };
@@ -40,6 +41,8 @@ pub struct Setup<'a> {
     pub choices: Choices,
     /// What is known of the data.
     pub facts: Facts,
+    /// How files become rows, besides what the facts say.
+    pub intake: Intake,
     /// The rows of this worker's shards.
     pub holding: Holding,
     /// What this worker does.
@@ -109,6 +112,9 @@ pub struct Figures {
     pub paces: Vec<Pace>,
     /// Rows of lost workers that no later step could take up.
     pub rows_left_out: u64,
+    /// How good the model is on the job's test rows, where the flock could measure it.
+    #[serde(default)]
+    pub evaluation: Option<Panel>,
 }
 
 /// Makes the moment of a step.
@@ -150,6 +156,7 @@ pub struct Desk {
     pub(crate) job: Job,
     pub(crate) choices: Choices,
     pub(crate) facts: Facts,
+    intake: Intake,
     pub(crate) learner: Arc<dyn Learner>,
     pub(crate) exchange: Box<dyn Exchange>,
     pub(crate) dealer: Dealer,
@@ -200,7 +207,7 @@ impl Desk {
     /// # Errors
     /// When the learner cannot start on this data, or a thread cannot be started.
     pub fn lay(setup: Setup<'_>) -> Result<Desk> {
-        let Setup { job, choices, facts, assignment, net, .. } = setup;
+        let Setup { job, choices, facts, intake, assignment, net, .. } = setup;
         let learner = choices.learner.clone();
         let stages = assignment.pipeline.len() as u32;
         let place = Place { stage: assignment.stage, stages };
@@ -260,6 +267,7 @@ impl Desk {
             learner,
             choices,
             facts,
+            intake,
         };
         if !desk.newcomer {
             desk.connect()?;
@@ -446,8 +454,33 @@ impl Desk {
             dropped: (sums[3] / world as f64).round() as u64,
             paces: sums[4..].chunks_exact(3).enumerate().map(pace_of).collect(),
             rows_left_out: self.leases.rows_owed(&self.dealer, &self.walk),
+            evaluation: self.evaluate()?,
         };
         Ok(figures)
+    }
+
+    /// The flock that has trained measures the model on the job's test rows, each worker on a share of them. Where no
+    /// worker has the model that is saved, or one of them cannot read the rows, whoever asked for the job does it.
+    fn evaluate(&self) -> Result<Option<Panel>> {
+        let Some(rows) = &self.job.test else { return Ok(None) };
+        if self.place.stages > 1 || self.choices.keeps_own_models() {
+            return Ok(None);
+        }
+        let (model, learner) = (weights(&self.model), &self.learner);
+        let predict = |batch: &Batch<'_>| {
+            let mut outputs = Vec::new();
+            learner.predict(&model, batch, &mut outputs).map(|()| outputs)
+        };
+        let exam = Exam {
+            rows,
+            schema: &self.facts.schema,
+            intake: &self.intake,
+            task: learner.task(),
+            width: learner.outputs(&model),
+            predict: &predict,
+            patience: self.job.patience,
+        };
+        Ok(exam.take(&self.net)?.ok())
     }
 
     fn grade(&mut self, step: Step) -> Result<Grade> {

@@ -2,6 +2,7 @@
 
 mod surviving;
 
+use crate::all_to_all::all_to_all;
 use crate::choices::{self, Carriage, raw, summing};
 use crate::member::{JoinOptions, Member};
 use crate::merge::{MergeOptions, Merger};
@@ -9,7 +10,6 @@ use crate::net::Net;
 use crate::node::Order;
 use crate::recovery::Regroup;
 use crate::rules::Rule;
-use crate::shuffle::all_to_all;
 use crate::table::{Table, TableOptions};
 use starlings_cluster::checkpoint::Store;
 use starlings_cluster::control::Control;
@@ -33,6 +33,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use surviving::Progress;
+
+/// The kind of a shuffle's messages on the exchange lane.
+const SHUFFLE: u8 = 13;
 
 /// How sums are made.
 #[derive(Clone)]
@@ -209,7 +212,7 @@ impl Flock {
         let step = Step(self.shuffles);
         self.shuffles += 1;
         let by = Deadline::after(self.options.patience);
-        all_to_all(&self.net, (&*self.shuffle, step), parts, by)
+        all_to_all(&self.net, &*self.shuffle, parts, (SHUFFLE, step), by)
     }
 
     /// Opens the flock's table: `rows` × `width` zeros that live at owners. All members open it alike, once;

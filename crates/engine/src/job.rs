@@ -5,7 +5,7 @@ use crate::checkpoints;
 use crate::stock::MemorySpec;
 use starlings_cluster::manifest::Fingerprint;
 use starlings_core::{Fault, Result, suggestion};
-use starlings_data::{DataSpec, StepSpec};
+use starlings_data::{DataSpec, FoldSpec, Side, StepSpec};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -36,6 +36,17 @@ pub struct CheckpointSpec {
     pub every: Every,
     /// How many complete ones to keep.
     pub keep: usize,
+}
+
+/// `[validate]`: cross-validation.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ValidateSpec {
+    /// How many folds.
+    pub folds: u32,
+    /// Only the model that has not seen this fold, from 0, rather than all of them and one of all rows.
+    pub only: Option<u32>,
+    /// The seed of the folds.
+    pub seed: u64,
 }
 
 /// How contributions are folded.
@@ -111,6 +122,8 @@ pub struct Job {
     pub ticket: Option<PathBuf>,
     /// Checkpoints, if wanted.
     pub checkpoint: Option<CheckpointSpec>,
+    /// Cross-validation, if wanted.
+    pub validate: Option<ValidateSpec>,
     /// The whole job as TOML, all paths absolute: what workers elsewhere are sent.
     pub text: String,
 }
@@ -118,7 +131,8 @@ pub struct Job {
 /// Passes of mini-batch learners when the job does not say.
 pub const EPOCHS_DEFAULT: u64 = 10;
 
-const SECTIONS: &[&str] = &["data", "prepare", "learner", "train", "cluster", "checkpoint"];
+const SECTIONS: &[&str] =
+    &["data", "prepare", "learner", "train", "validate", "cluster", "checkpoint"];
 const DATA_KEYS: &[&str] = &[
     "train",
     "test",
@@ -151,6 +165,7 @@ const CLUSTER_KEYS: &[&str] = &[
     "ticket",
 ];
 const CHECKPOINT_KEYS: &[&str] = &["path", "every", "keep"];
+const VALIDATE_KEYS: &[&str] = &["folds", "only", "seed"];
 
 /// What the job file leaves to the machine it runs on.
 #[derive(Clone, Debug)]
@@ -193,15 +208,20 @@ impl Job {
         let [workers, least, most] = crew(&cluster, launcher, around.cores)?;
         let spec = |key: &str| data_spec(&data, key, &around.folder);
         let rows = spec("train")?.ok_or_else(|| missing("[data] train"))?;
+        let seed = whole(&train, "[train]", "seed", 0)?.unwrap_or(0);
+        let validate = validate(table, seed)?;
+        let side = |side: Side| validate.and_then(|it| it.side(side));
+        let held_out = side(Side::HeldOut);
+        let held_out = held_out.map(|fold| DataSpec { fold: Some(fold), ..rows.clone() });
         Ok(Job {
-            train: DataSpec { prepare: prepare(table)?, ..rows },
-            test: spec("test")?,
+            test: held_out.map_or_else(|| spec("test"), |rows| Ok(Some(rows)))?,
+            train: DataSpec { prepare: prepare(table)?, fold: side(Side::Rest), ..rows },
             memory: MemorySpec::parse(&data)?,
             learner: choice(learner, "[learner]")?,
             epochs: whole(&train, "[train]", "epochs", 1)?,
             steps: whole(&train, "[train]", "steps", 1)?,
             batch: whole(&train, "[train]", "batch", 1)?.unwrap_or(256),
-            seed: whole(&train, "[train]", "seed", 0)?.unwrap_or(0),
+            seed,
             shards: narrow(whole(&train, "[train]", "shards", 1)?.unwrap_or(16), "shards", 65_536)?,
             continue_from: word(&train, "continue_from")?.map(PathBuf::from),
             launcher: launcher.to_string(),
@@ -226,8 +246,24 @@ impl Job {
             coordinator: word(&cluster, "coordinator")?.map(str::to_string),
             ticket: word(&cluster, "ticket")?.map(PathBuf::from),
             checkpoint: checkpoint(table)?,
+            validate,
             text: toml::to_string(table).map_err(|error| Fault::caller(error.to_string()))?,
         })
+    }
+
+    /// The job of one fold of the cross-validation: trained on all other rows, tested on those of the fold. It keeps no
+    /// checkpoints, for those would be another job's.
+    ///
+    /// # Errors
+    /// Never, for a job that has been read.
+    pub fn of_fold(&self, fold: u32) -> Result<Job> {
+        let mut table: toml::Table =
+            self.text.parse().map_err(|_| Fault::machine("the job's text cannot be read again"))?;
+        table.remove("checkpoint");
+        override_key(&mut table, &format!("validate.only={fold}"))?;
+        let around = Surroundings { folder: "/".into(), cores: self.workers };
+        let job = Job::from_table(&table, &around)?;
+        Ok(job.with(Some(self.workers), Some(self.launcher.clone())))
     }
 
     /// The same job for another number of workers or another launcher, as a flag may say.
@@ -509,6 +545,30 @@ fn prepare(table: &toml::Table) -> Result<Vec<StepSpec>> {
     let steps: Vec<StepSpec> = steps.iter().map(step).collect::<Result<_>>()?;
     starlings_data::check_preparation(&steps).map_err(|fault| fault.during("[[prepare]]"))?;
     Ok(steps)
+}
+
+impl ValidateSpec {
+    /// Which rows stand on a side of the cut, where the job is that of one fold.
+    fn side(&self, side: Side) -> Option<FoldSpec> {
+        let (folds, seed) = (self.folds, self.seed);
+        self.only.map(|fold| FoldSpec { folds, fold, side, seed })
+    }
+}
+
+fn validate(table: &toml::Table, seed: u64) -> Result<Option<ValidateSpec>> {
+    if !table.contains_key("validate") {
+        return Ok(None);
+    }
+    let section = section(table, "validate", VALIDATE_KEYS)?;
+    let folds = whole(&section, "[validate]", "folds", 2)?.unwrap_or(5);
+    let folds = narrow(folds, "[validate] folds", 1_000)?;
+    let only = whole(&section, "[validate]", "only", 0)?;
+    if let Some(only) = only.filter(|only| *only >= u64::from(folds)) {
+        return Err(Fault::caller(format!("[validate] only = {only} is not one of {folds} folds"))
+            .hint(format!("folds are counted from 0 to {}", folds - 1)));
+    }
+    let seed = whole(&section, "[validate]", "seed", 0)?.unwrap_or(seed);
+    Ok(Some(ValidateSpec { folds, only: only.map(|only| only as u32), seed }))
 }
 
 fn checkpoint(table: &toml::Table) -> Result<Option<CheckpointSpec>> {

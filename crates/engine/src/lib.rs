@@ -1,6 +1,7 @@
 //! The walk: joins data, learners, plans, topologies, consistency, codecs, transports and cluster.
 //! Read [`worker`] first: it is the whole system on one screen.
 
+mod all_to_all;
 pub mod bench;
 pub mod bridge;
 pub mod checkpoints;
@@ -11,6 +12,7 @@ pub mod compat;
 pub mod courier;
 pub mod desk;
 mod earlier;
+pub mod evaluation;
 pub mod exchange;
 pub mod flock;
 pub mod job;

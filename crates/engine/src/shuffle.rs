@@ -1,43 +1,17 @@
-//! Everyone has something else for everyone (the shuffle of MapReduce), played on a net by the rounds of the all-to-all; and
-//! on it the move of rows to where `[data] partition` wants them.
+//! The move of rows to where `[data] partition` wants them: everyone reads a share of the files and sends each row to whoever
+//! holds its shard.
 
+use crate::all_to_all::all_to_all;
 use crate::choices;
-use crate::net::{Arrival, Net};
+use crate::net::Net;
 use starlings_core::{Deadline, Fault, Result, Seat, Step};
 use starlings_data::{DataSpec, Holding, Loose, Room, Survey, load_share};
-use starlings_topology::Shuffle;
-use starlings_transport::{Header, Lane};
 use std::collections::BTreeSet;
 
-/// The kind of a shuffle's messages on the exchange lane.
-const SHUFFLE: u8 = 13;
+/// The kind of these messages on the exchange lane.
+const ROWS: u8 = 13;
 /// Rows that go from one worker to another at a time: bounded, so that no message is.
 const ROWS_MAX: usize = 1 << 16;
-
-/// `parts[s]` goes to seat s, and what comes back has at place s what seat s had for this one. All call it together.
-///
-/// # Errors
-/// A lost peer.
-pub(crate) fn all_to_all(
-    net: &Net,
-    (shuffle, step): (&dyn Shuffle, Step),
-    mut parts: Vec<Vec<u8>>,
-    by: Deadline,
-) -> Result<Vec<Vec<u8>>> {
-    let (me, world) = (net.seat(), net.world());
-    let mut received = vec![Vec::new(); world as usize];
-    received[me.index()] = std::mem::take(&mut parts[me.index()]);
-    for round in 0..shuffle.rounds(world) {
-        let Some((to, from)) = shuffle.pair(me, world, round) else { continue };
-        let header = Header { lane: Lane::Exchange, kind: SHUFFLE, step, tag: round };
-        net.send(to, header, &parts[to.index()], by)?;
-        let mine = |arrival: &Arrival| {
-            arrival.from == from && arrival.header.kind == SHUFFLE && arrival.header.step == step
-        };
-        received[from.index()] = net.next(Lane::Exchange, mine, by)?.payload;
-    }
-    Ok(received)
-}
 
 /// Reads this worker's share of the files and exchanges rows, until it has those of its shards.
 ///
@@ -58,7 +32,7 @@ pub(crate) fn gather(
     let longest = routes.iter().map(Vec::len).max().unwrap_or(0).div_ceil(ROWS_MAX) as u64;
     let by = Deadline::after(patience);
     let counts = vec![longest.to_le_bytes().to_vec(); world as usize];
-    let counts = all_to_all(net, (&*shuffle, Step(0)), counts, by)?;
+    let counts = all_to_all(net, &*shuffle, counts, (ROWS, Step(0)), by)?;
     let mut rounds = 0;
     for count in counts {
         let count: [u8; 8] = count
@@ -74,7 +48,7 @@ pub(crate) fn gather(
         };
         let by = Deadline::after(patience);
         let parts = routes.iter().map(part).collect();
-        parcels.extend(all_to_all(net, (&*shuffle, Step(1 + round)), parts, by)?);
+        parcels.extend(all_to_all(net, &*shuffle, parts, (ROWS, Step(1 + round)), by)?);
     }
     drop(share);
     let keep = (0..shards).filter(|shard| seats[*shard as usize] == me.0);

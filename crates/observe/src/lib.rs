@@ -4,6 +4,7 @@
 
 mod chrome;
 pub mod figures;
+mod panel;
 pub mod picture;
 mod plain;
 mod progress;
@@ -11,6 +12,7 @@ mod record;
 mod summary;
 
 pub use chrome::chrome_trace;
+pub use panel::{panel, validation};
 pub use plain::{Plain, remark};
 pub use progress::Progress;
 pub use record::{Recorder, from_line, replay, to_line};

@@ -3,15 +3,18 @@
 
 use crate::vote::{poll, voters};
 use starlings_cluster::model_file::{self, ModelFile};
-use starlings_core::{Fault, Result, Shard};
-use starlings_data::{DataSpec, Dealer, Holding, Intake, Schema, Table, Target, load_with};
+use starlings_core::{Fault, Model, Panel, Result, Shard};
+use starlings_data::{Batch, DataSpec, Dealer, Holding, Intake, Schema, Table, Target, load_with};
 use starlings_engine::choices;
+use starlings_engine::evaluation::Exam;
 use starlings_engine::job::Choice;
-use starlings_learn::metrics::evaluate;
 use starlings_learn::{Learner, Task};
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
+
+/// How long workers of one process wait for each other: what ends early is a fault of its own.
+const PATIENCE: Duration = Duration::from_secs(3600);
 
 /// With fewer rows for each a further thread is not worth its start.
 const ROWS_OF_A_THREAD: usize = 5_000;
@@ -46,15 +49,6 @@ pub struct Prediction {
     pub values: Vec<f64>,
     /// For classification the class of each row; for the others empty.
     pub classes: Vec<String>,
-}
-
-/// Metrics on a data set.
-#[derive(Clone, PartialEq, Debug)]
-pub struct Evaluation {
-    /// Rows.
-    pub rows: u64,
-    /// Metrics by the contract's names.
-    pub metrics: BTreeMap<String, f64>,
 }
 
 impl Predictor {
@@ -133,22 +127,40 @@ impl Predictor {
         Ok(Prediction { names, values, classes })
     }
 
-    /// Metrics on a data set with labels.
+    /// How good the model is on a data set with labels. Rows count by their weights, where they have any.
     ///
     /// # Errors
     /// When the data cannot be read, does not fit the model or has no labels that are needed.
-    pub fn evaluate(&self, data: &DataSpec) -> Result<Evaluation> {
-        let table = Arc::new(load_with(data, &self.schema, &self.intake)?);
-        let needed = !matches!(self.schema.target, Target::None);
-        if needed && table.labels.is_empty() {
-            let label = self.schema.label.clone().unwrap_or_else(|| "label".to_string());
-            return Err(Fault::caller(format!("the data has no column '{label}' to compare with"))
-                .hint("`starlings predict` needs no labels"));
+    pub fn evaluate(&self, data: &DataSpec) -> Result<Panel> {
+        self.evaluate_with(data, 1)
+    }
+
+    /// The same with some workers, each of which holds and predicts its share of the rows. The figures do not depend on
+    /// how many there are.
+    ///
+    /// # Errors
+    /// As [`evaluate`](Predictor::evaluate).
+    pub fn evaluate_with(&self, data: &DataSpec, workers: u32) -> Result<Panel> {
+        let voters = voters(&self.file.model);
+        let exam = Exam {
+            rows: data,
+            schema: &self.schema,
+            intake: &self.intake,
+            task: self.learner.task(),
+            width: self.learner.outputs(&self.file.model),
+            predict: &|batch| self.said(&voters, batch),
+            patience: PATIENCE,
+        };
+        exam.in_threads(workers)
+    }
+
+    fn said(&self, voters: &[Model], batch: &Batch<'_>) -> Result<Vec<f64>> {
+        if !voters.is_empty() {
+            return poll(&*self.learner, voters, batch);
         }
-        let values = self.outputs(&table)?;
-        let width = self.learner.outputs(&self.file.model);
-        let metrics = evaluate(self.learner.task(), &values, width, &table.labels);
-        Ok(Evaluation { rows: table.rows() as u64, metrics })
+        let mut values = Vec::new();
+        self.learner.predict(&self.file.model, batch, &mut values)?;
+        Ok(values)
     }
 
     fn outputs(&self, table: &Arc<Table>) -> Result<Vec<f64>> {
@@ -157,15 +169,10 @@ impl Predictor {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let parts = if by_row { cores.min(table.rows() / ROWS_OF_A_THREAD).max(1) } else { 1 };
         let holding = Holding::whole(table.clone(), parts as u32);
+        let voters = voters(&self.file.model);
         let part = |shard: u32| {
             let dealer = Dealer::new(holding.only(&[Shard(shard)]), 0, 1);
-            let (batch, voters) = (dealer.everything(), voters(&self.file.model));
-            if !voters.is_empty() {
-                return poll(&*self.learner, &voters, &batch);
-            }
-            let mut values = Vec::new();
-            self.learner.predict(&self.file.model, &batch, &mut values)?;
-            Ok(values)
+            self.said(&voters, &dealer.everything())
         };
         if parts == 1 {
             return part(0);

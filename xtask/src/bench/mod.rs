@@ -6,11 +6,13 @@
 mod consistency_codec;
 mod learners;
 pub(crate) mod machine;
+mod memory;
 pub(crate) mod namespaces;
 mod peers;
 mod plot;
 mod reduce;
 mod row;
+mod scaling;
 mod sheet;
 mod slow_links;
 mod slow_trees;

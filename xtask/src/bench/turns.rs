@@ -1,7 +1,8 @@
 //! Taking turns: one round runs every contender once, so that a noisy minute of the machine hits all alike. A
 //! contender is a command that prints JSON; the last line with `seconds` or `median_seconds` is its measurement.
 
-use crate::stage::wait;
+use super::memory::Peak;
+use crate::stage::wait_and;
 use serde_json::Value;
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
@@ -48,11 +49,16 @@ pub(super) struct Figures {
     pub(super) rounds: usize,
     /// The last round's whole line: objective, metrics, version.
     pub(super) detail: Value,
+    /// The most memory it held in any round, with its children, in megabytes.
+    pub(super) megabytes: Option<f64>,
 }
+
+/// One round: seconds from start to end, what was printed, and the most memory in megabytes.
+type Round = (f64, Value, Option<f64>);
 
 /// Runs all contenders in turns. One that fails is not asked again.
 pub(super) fn take(contenders: &[Contender], rounds: usize) -> Vec<Measured> {
-    let mut seen: Vec<Result<Vec<(f64, Value)>, String>> =
+    let mut seen: Vec<Result<Vec<Round>, String>> =
         contenders.iter().map(|_| Ok(Vec::new())).collect();
     for round in 0..rounds {
         for (contender, seen) in contenders.iter().zip(&mut seen) {
@@ -76,7 +82,7 @@ pub(super) fn take(contenders: &[Contender], rounds: usize) -> Vec<Measured> {
         .collect()
 }
 
-fn once(contender: &Contender) -> Result<(f64, Value), String> {
+fn once(contender: &Contender) -> Result<Round, String> {
     let mut said = tempfile()?;
     let mut complained = tempfile()?;
     let copy = |file: &File| file.try_clone().map_err(|why| why.to_string());
@@ -89,36 +95,17 @@ fn once(contender: &Contender) -> Result<(f64, Value), String> {
         .stderr(copy(&complained)?)
         .spawn()
         .map_err(|why| format!("{}: {why}", contender.program.display()))?;
-    let process = child.id();
-    let watcher = std::thread::spawn(move || peak_megabytes(process));
-    let status = wait(&mut child, LIMIT)?;
+    let mut peak = Peak::default();
+    let status = wait_and(&mut child, LIMIT, &mut |process| peak.look(process))?;
     let wall = start.elapsed().as_secs_f64();
-    let peak = watcher.join().unwrap_or_default();
     if !status.success() {
         let stderr = content(&mut complained)?;
         let last =
             stderr.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("no message").trim();
         return Err(format!("{status}: {last}"));
     }
-    let mut line = measurement(&content(&mut said)?).ok_or("it printed no measurement")?;
-    if let (Value::Object(fields), true) = (&mut line, peak > 0.0) {
-        fields.insert("peak_megabytes".to_string(), peak.into());
-    }
-    Ok((wall, line))
-}
-
-/// The most memory that a process has had, by what the system says of it until its end. Its children are not counted.
-fn peak_megabytes(process: u32) -> f64 {
-    let path = format!("/proc/{process}/status");
-    let mut peak = 0.0;
-    while let Ok(text) = std::fs::read_to_string(&path) {
-        let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-        // What has ended but was not waited for has no memory any more.
-        let Some(kilobytes) = line.and_then(|line| line.split_whitespace().next()) else { break };
-        peak = kilobytes.parse::<f64>().unwrap_or(peak * 1024.0) / 1024.0;
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    peak
+    let line = measurement(&content(&mut said)?).ok_or("it printed no measurement")?;
+    Ok((wall, line, peak.megabytes()))
 }
 
 /// A file without a name, for output: unlike a pipe it cannot fill up and stall the contender.
@@ -150,15 +137,16 @@ fn seconds(line: &Value) -> Option<f64> {
     line["median_seconds"].as_f64().or_else(|| line["seconds"].as_f64())
 }
 
-fn figures(lines: Vec<(f64, Value)>) -> Result<Figures, String> {
-    let detail = lines.last().map(|(_, line)| line.clone()).ok_or("it took part in no round")?;
-    let work: Vec<f64> = lines.iter().filter_map(|(_, line)| seconds(line)).collect();
-    let least = |(_, line): &(f64, Value)| line["min_seconds"].as_f64().or_else(|| seconds(line));
+fn figures(lines: Vec<Round>) -> Result<Figures, String> {
+    let detail = lines.last().map(|(_, line, _)| line.clone()).ok_or("it took part in no round")?;
+    let work: Vec<f64> = lines.iter().filter_map(|(_, line, _)| seconds(line)).collect();
+    let least = |(_, line, _): &Round| line["min_seconds"].as_f64().or_else(|| seconds(line));
     Ok(Figures {
         seconds: median(work),
         seconds_min: lines.iter().filter_map(least).fold(f64::INFINITY, f64::min),
-        wall_seconds: median(lines.iter().map(|(wall, _)| *wall).collect()),
+        wall_seconds: median(lines.iter().map(|(wall, ..)| *wall).collect()),
         rounds: lines.len(),
+        megabytes: lines.iter().filter_map(|(.., most)| *most).reduce(f64::max),
         detail,
     })
 }

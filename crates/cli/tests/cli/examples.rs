@@ -76,6 +76,7 @@ fn no_example_is_forgotten_here() {
         "truncated-svd.toml",
         "unequal-workers.toml",
         "voting.toml",
+        "validation.toml",
     ];
     assert_eq!(names, tested);
 }

@@ -35,6 +35,9 @@ pub(super) const ENTRY: Entry<BuildLearner> = Entry {
     build: |params| Ok(Box::new(GaussianMixture::new(params))),
 };
 
+/// Most covariances: 1 GiB of them.
+const NUMBERS_MAX: usize = 1 << 27;
+
 const NEEDS: &[Ability] = &[Ability::Sum, Ability::Barrier, Ability::Lossless, Ability::WholeModel];
 
 const PARAMS: &[Param] = &[
@@ -170,8 +173,14 @@ impl GaussianMixture {
             return Err(Fault::caller("gaussian-mixture needs at least one feature")
                 .hint("look at [data] features and label"));
         }
+        let numbers = self.covariance.shape(count, width).iter().product::<usize>();
+        if numbers > NUMBERS_MAX {
+            return Err(Fault::caller(format!(
+                "gaussian-mixture: {count} components of {width} features have {numbers} covariances, {NUMBERS_MAX} is the most"
+            ))
+            .hint("use covariance = \"diagonal\" or \"spherical\", or fewer features"));
+        }
         if let Start::Given(given) = &self.start {
-            let numbers = self.covariance.shape(count, width).iter().product::<usize>();
             let right = (given.weights.len(), given.means.len(), given.covariances.len())
                 == (count, count * width, numbers);
             if !right {

@@ -34,6 +34,9 @@ pub(super) const ENTRY: Entry<BuildLearner> = Entry {
     build: |params| Ok(Box::new(KernelSvm::new(params)?)),
 };
 
+/// Most features: rows are laid out whole before they are mapped.
+const FEATURES_MAX: usize = 1 << 16;
+
 const PARAMS: &[Param] = &[
     Param {
         name: "kernel",
@@ -323,6 +326,14 @@ impl Learner for KernelSvm {
         let features = facts.schema.features;
         if features == 0 {
             return Err(Fault::caller("there are no features to learn from"));
+        }
+        if features > FEATURES_MAX {
+            return Err(Fault::caller(format!(
+                "kernel-svm: {features} features are too many, {FEATURES_MAX} is the most"
+            ))
+            .hint(
+                "make fewer of them with [[prepare]] name = \"hash-encoding\", or use linear-svm",
+            ));
         }
         let rows = usize::try_from(facts.rows).unwrap_or(usize::MAX);
         let nystroem = self.map.approximation == Approximation::Nystroem;

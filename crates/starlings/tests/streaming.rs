@@ -68,7 +68,7 @@ fn a_folder_that_takes_no_file_is_named() {
 
 fn sparse_text() -> String {
     let row = |row: u32| {
-        let entries = (1..40).filter(|at| (row * 7 + at * at) % 11 == 0);
+        let entries = (1..40).filter(|at| (row * 7 + at * at).is_multiple_of(11));
         let entries: Vec<String> =
             entries.map(|at| format!("{at}:{}", (row % 5 + at) as f32 / 8.0)).collect();
         format!("{} {}\n", (row * row) % 3 % 2, entries.join(" "))

@@ -77,8 +77,8 @@ fn once(suite: &Suite<'_>, job: &str, memory: &str) -> Result<(Value, u64), Stri
         std::thread::sleep(Duration::from_millis(20));
     }
     let said = process.finish(Duration::from_secs(10))?;
-    let lines = said.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-    let report = lines.filter(|line| line["event"] == "report").last();
+    let mut lines = said.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let report = lines.rfind(|line| line["event"] == "report");
     Ok((report.ok_or("it ended without a report")?, peak))
 }
 

@@ -78,7 +78,7 @@ fn sorted_rows_are_those_of_a_sort_in_one_process() {
     for (rows, column) in [(1000, "score"), (1000, "target"), (5, "score"), (333, "id")] {
         let spec = spec(&write(folder.path(), rows), Partition::Sort(column.into()));
         let key = |row: &u32| match column {
-            "score" if row % 11 == 0 => (u32::MAX, *row),
+            "score" if row.is_multiple_of(11) => (u32::MAX, *row),
             "score" => ((row * 7919) % 23, *row),
             "target" => (row % 5, *row),
             _ => (*row, *row),
@@ -167,7 +167,7 @@ fn broken_parcels_are_refused() {
     let survey = found(&spec);
     let share = load_share(&spec, &survey, (0, 2), None).unwrap();
     let good = share.pack(&[0, 1, 2]);
-    assert!(Loose::unpack(&survey, &[good.clone()], None).is_ok());
+    assert!(Loose::unpack(&survey, std::slice::from_ref(&good), None).is_ok());
     assert!(Loose::unpack(&survey, &[good[..good.len() - 3].to_vec()], None).is_err());
     // Rows that do not come are noticed.
     let keep: BTreeSet<Shard> = (0..SHARDS).map(Shard).collect();

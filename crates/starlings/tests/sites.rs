@@ -90,8 +90,18 @@ impl World {
         (0..3).for_each(|site| std::fs::remove_file(self.path(&format!("site{site}"))).unwrap());
         let [soft, hard, stack, all] =
             ["soft", "hard", "stack", "all"].map(|model| self.accuracy(model));
+        tell(&alone, &[hard, soft, stack, all]);
         [alone[0], alone[1], alone[2], soft, hard, stack, all]
     }
+}
+
+/// A row of the book's table: each alone, hard vote, soft vote, stacking, all rows.
+#[allow(clippy::print_stderr, reason = "the figures of the book are taken from here")]
+fn tell(alone: &[f64], together: &[f64]) {
+    let three = |figures: &[f64]| -> Vec<String> {
+        figures.iter().map(|figure| format!("{figure:.3}")).collect()
+    };
+    eprintln!("| {} | {} |", three(alone).join(", "), three(together).join(" | "));
 }
 
 #[test]

@@ -372,6 +372,14 @@ fn refusals_say_which_member_and_what_would_do() {
         refused("voting", "members = [{ name = 'naive-bayes', weight = 0 }]"),
         &["weight = 0", "above 0"],
     );
+    says(
+        refused("stacking", "members = [{ name = 'naive-bayes', weight = 2 }]"),
+        &["unknown key 'weight'", "voting"],
+    );
+    says(
+        refused("adaboost", "base = { name = 'self-training' }"),
+        &["'self-training'", "some have no label"],
+    );
     says(refused("bucket", "metric = 'rmse'"), &["rmse is not for classes"]);
     says(refused("voting", "members = 3"), &["[[learner.members]]"]);
     says(

@@ -142,15 +142,16 @@ impl Crew {
             };
             counters.extend([0, 0, steps_max as i64]);
         }
-        model.set("fits", whole(counters, Role::State));
+        // Saved with the model: of a training that was cut short only those that are done have a say.
+        model.set("fits", whole(counters, Role::Weight));
         let deal = vec![facts.rows as i64, i64::from(facts.shards), facts.batch as i64];
         model.set("deal", whole(deal, Role::State));
         Ok(())
     }
 
-    /// Whether a fit is done: all are in a model that was saved.
+    /// Whether a fit is done.
     pub(super) fn is_done(&self, model: &Model, fit: usize) -> bool {
-        model.get("fits").is_none() || model.i64("fits")[fit * COUNTERS + 1] != 0
+        model.i64("fits")[fit * COUNTERS + 1] != 0
     }
 
     /// Those of a range that are under way.
@@ -353,6 +354,15 @@ impl Crew {
             }
         }
         Some(text)
+    }
+}
+
+/// All fits see the same.
+pub(super) struct Same<'a>(pub(super) &'a View);
+
+impl Lens for Same<'_> {
+    fn look(&mut self, _: usize) -> Option<&View> {
+        Some(self.0)
     }
 }
 

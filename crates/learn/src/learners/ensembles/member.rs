@@ -35,13 +35,14 @@ const SCHEMA: &str = "schema";
 impl Member {
     /// Builds one from its table; `at` names the place: `bagging: base`.
     pub(super) fn build(at: &str, table: &toml::Table) -> Result<Member> {
-        match table.contains_key(MODEL) {
-            false => Member::any(at, table),
-            true => Err(Fault::caller(format!(
+        if table.contains_key(MODEL) {
+            return Err(Fault::caller(format!(
                 "{at}: a model that is trained already cannot be trained"
             ))
-            .hint("voting and stacking take model files as members")),
+            .hint("voting and stacking take model files as members"));
         }
+        must_not_weigh(at, table)?;
+        Member::any(at, table)
     }
 
     /// The same where it may be a model file: `model = "site-a.safetensors"`. Who reads files has put the learner's
@@ -134,6 +135,15 @@ impl Member {
         let words: Vec<&str> = tasks.iter().map(|&task| word(task)).collect();
         Err(Fault::caller(format!("{at}: '{}' predicts {}", self.name, word(task)))
             .hint(format!("members must predict {}", words.join(" or "))))
+    }
+}
+
+/// Refuses a weight where answers are not weighed.
+pub(super) fn must_not_weigh(at: &str, table: &toml::Table) -> Result<()> {
+    match table.contains_key(WEIGHT) {
+        false => Ok(()),
+        true => Err(Fault::caller(format!("{at}: unknown key 'weight'"))
+            .hint("how much a member's answer counts is for voting")),
     }
 }
 

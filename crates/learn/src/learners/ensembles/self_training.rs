@@ -7,7 +7,7 @@
 
 use super::NEEDS;
 use super::conversion::whole;
-use super::crew::{Crew, Lens};
+use super::crew::{Crew, Same};
 use super::graphs;
 use super::member::Member;
 use super::parts;
@@ -201,15 +201,6 @@ fn labels(cells: &Cells) -> Vec<f32> {
     cells.get(LABELS).and_then(Values::as_f32).unwrap_or(&[]).to_vec()
 }
 
-/// The rows with the labels they have by now.
-struct Labelled<'a>(&'a View);
-
-impl Lens for Labelled<'_> {
-    fn look(&mut self, _: usize) -> Option<&View> {
-        Some(self.0)
-    }
-}
-
 /// Rows without a label weigh nothing; what stands in its place is of no account.
 fn show(view: &mut View, labels: &[f32]) {
     let weights = view.weights.iter().zip(labels);
@@ -260,7 +251,7 @@ impl Learner for SelfTraining {
         let one = alone(batch, slice);
         let mut view = View::of(&one, None);
         show(&mut view, &labels);
-        self.crew.adopt(model, (&one, slice), (0..1, &mut Labelled(&view)), cells);
+        self.crew.adopt(model, (&one, slice), (0..1, &mut Same(&view)), cells);
         cells.insert(GIVEN.to_string(), Values::I64(given));
         cells.insert(LABELS.to_string(), Values::F32(labels));
     }
@@ -288,7 +279,7 @@ impl Learner for SelfTraining {
             .flat_map(|slice| labels(work.memory.shard(slice.shard)))
             .collect();
         show(view, &known);
-        self.crew.contribute(work, 0..1, &mut Labelled(view))?;
+        self.crew.contribute(work, 0..1, &mut Same(view))?;
         views.leave(work.memory);
         Ok(())
     }

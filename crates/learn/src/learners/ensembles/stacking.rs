@@ -64,6 +64,9 @@ struct Stacking {
 
 impl Stacking {
     fn new(params: &Params) -> Result<Stacking> {
+        for table in params.tables("members") {
+            member::must_not_weigh("stacking", table)?;
+        }
         let mut members = Member::all_or_trained("stacking", &params.tables("members"))?;
         for member in &members {
             member.must_be_told("stacking")?;

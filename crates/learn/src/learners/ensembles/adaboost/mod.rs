@@ -10,7 +10,7 @@ mod numbers;
 mod rounds;
 
 use super::NEEDS;
-use super::crew::{Crew, Fit, Lens};
+use super::crew::{Crew, Fit, Same};
 use super::graphs;
 use super::member::Member;
 use super::verdict;
@@ -131,22 +131,10 @@ impl AdaBoost {
     }
 }
 
-/// The rows with the weights of this round, on average one.
-struct Weighed {
-    view: View,
-}
-
-impl Lens for Weighed {
-    fn look(&mut self, _: usize) -> Option<&View> {
-        Some(&self.view)
-    }
-}
-
-impl Weighed {
-    fn set<'a>(view: &mut View, scale: f64, weights: impl Iterator<Item = &'a f64>) {
-        view.table.weights.clear();
-        view.table.weights.extend(weights.map(|weight| (weight * scale) as f32));
-    }
+/// Shows the weights of this round, on average one.
+fn weigh<'a>(view: &mut View, scale: f64, weights: impl Iterator<Item = &'a f64>) {
+    view.table.weights.clear();
+    view.table.weights.extend(weights.map(|weight| (weight * scale) as f32));
 }
 
 impl Learner for AdaBoost {
@@ -194,10 +182,10 @@ impl Learner for AdaBoost {
         }
         let state = State::load(model);
         let mut view = View::of(&one, None);
-        Weighed::set(&mut view, state.scale(), rounds::kept(cells).iter());
+        weigh(&mut view, state.scale(), rounds::kept(cells).iter());
         let range = state.round..state.round + 1;
         if state.training() {
-            self.crew.adopt(model, (&one, slice), (range, &mut Weighed { view }), cells);
+            self.crew.adopt(model, (&one, slice), (range, &mut Same(&view)), cells);
         }
     }
 
@@ -226,15 +214,9 @@ impl Learner for AdaBoost {
             .iter()
             .map(|slice| rounds::kept(work.memory.shard(slice.shard)))
             .collect();
-        Weighed::set(view, state.scale(), shards.iter().flatten());
-        struct Borrowed<'a>(&'a View);
-        impl Lens for Borrowed<'_> {
-            fn look(&mut self, _: usize) -> Option<&View> {
-                Some(self.0)
-            }
-        }
+        weigh(view, state.scale(), shards.iter().flatten());
         let range = state.round..state.round + 1;
-        self.crew.contribute(work, range, &mut Borrowed(view))?;
+        self.crew.contribute(work, range, &mut Same(view))?;
         views.leave(work.memory);
         Ok(())
     }

@@ -263,6 +263,8 @@ pub(super) fn submitted(
     let mut submit = namespaces.command(Side::Left, &suite.binary);
     submit.arg("train").arg(suite.root.join("bench/jobs").join(submission.file));
     submit.args(["--workers", "2", "--launcher", "flock", "--json", "--out"]).arg(scratch("model"));
+    // Namespaces share a host, whose memory would carry what is to go over the link.
+    submit.args(["--set", "cluster.transport=tcp"]);
     submit.args(["--set", &format!("cluster.coordinator={place}")]);
     submit.args(["--set", &format!("cluster.ticket={}", ticket.display())]);
     submit.args(submission.sets.iter().flat_map(|set| ["--set", set]));

@@ -42,7 +42,7 @@ fn run(suite: &Suite<'_>) -> Result<Finding, String> {
         }
     }
     let notes = vec![format!(
-        "200,000 × 28 (a fifth of the large set), 20 trees of 63 leaves, 255 bins; two workers, one on each side of a link of \
+        "A fifth of the large set (200,000 × 28), 20 trees of 63 leaves, 255 bins; two workers, one on each side of a link of \
          100 Mbit/s, with TLS. Training time. Data-parallel and feature-parallel grow the same trees. Load of the machine \
          at the end: {}.",
         load()

@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 use std::time::{Duration, Instant};
 
-/// Within this every run has ended, or it hangs.
-const RUN_MAX: Duration = Duration::from_secs(90);
+/// Whoever submitted hears something within this, or the run hangs: slow is not stuck.
+const SILENCE_MAX: Duration = Duration::from_secs(90);
 /// Within this everyone else has gone after the job's end.
 const GOING_MAX: Duration = Duration::from_secs(20);
 /// Whoever stood still may look for another coordinator for a minute before it gives up.
@@ -78,9 +78,12 @@ pub(super) fn play(tools: &Tools, scenario: &Scenario) -> Result<Played, String>
     let _ = std::fs::remove_dir_all(&folder);
     std::fs::create_dir_all(&folder).map_err(|why| format!("{}: {why}", folder.display()))?;
     let mut run = Run::begin(tools, scenario, &folder)?;
-    let by = Instant::now() + RUN_MAX;
-    while run.train.ended().is_none() && Instant::now() < by {
+    let (mut heard, mut since) = (0, Instant::now());
+    while run.train.ended().is_none() && since.elapsed() < SILENCE_MAX {
         run.listen();
+        if run.heard > heard {
+            (heard, since) = (run.heard, Instant::now());
+        }
         run.act()?;
         run.tend_coordinators()?;
         run.tend_workers()?;

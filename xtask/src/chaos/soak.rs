@@ -153,7 +153,7 @@ impl<'a> Herd<'a> {
         let at = format!("cluster.coordinator={address}");
         let words = ["train", "job.toml", "--json", "--set", &at, "--set"];
         let mut train = command(&words);
-        let train = Process::start("train", train.arg("learner.max_iterations=100000000"))?;
+        let train = Process::start("train", train.arg("learner.max_iterations=1000000"))?;
         let (workers, counts) = (Vec::new(), BTreeMap::new());
         let mut herd =
             Herd { tools, folder, address, coordinator, train, workers, started: 0, counts };

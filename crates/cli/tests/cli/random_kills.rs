@@ -129,7 +129,7 @@ fn a_newcomer_makes_its_first_checkpoint_with_the_others() {
 #[test]
 fn a_newcomer_takes_over_a_model_that_has_changed_its_tensors() {
     let folder = tempdir().unwrap();
-    let job = PASSES.replace("max_iterations = 800", "max_iterations = 3000");
+    let job = PASSES.replace("max_iterations = 800", "max_iterations = 2000");
     let ended = joined(folder.path(), &job, "{ min = 2, max = 3 }", false);
     let report = ended.report();
     assert_eq!(report["faults"].as_array().unwrap().len(), 0, "{report}");
@@ -143,7 +143,7 @@ fn a_worker_that_was_left_behind_tells_of_nothing_when_it_wakes_up() {
     let folder = tempdir().unwrap();
     let job = format!(
         "{}launcher = 'flock'\nworkers = 2\nticket = 'starlings.ticket'\n",
-        TOPICS.replace("epochs = 400", "epochs = 3000")
+        TOPICS.replace("epochs = 400", "epochs = 1500")
     );
     std::fs::write(folder.path().join("job.toml"), job).unwrap();
     let (_coordinator, address) = coordinator(folder.path(), &[]);
@@ -165,7 +165,7 @@ fn a_worker_that_was_left_behind_tells_of_nothing_when_it_wakes_up() {
     }
     signal(first, "CONT");
     let ended = train.end();
-    assert_eq!(ended.report()["steps"], 3001);
+    assert_eq!(ended.report()["steps"], 1501);
     steps_only_grow(&ended);
     drop(workers);
 }

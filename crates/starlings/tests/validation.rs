@@ -89,7 +89,7 @@ fn every_class_has_the_same_share_of_every_fold() {
     let folds = fold_of_rows(&spec, (5, 7), (Encoding::OneHot, LabelNeed::Class)).unwrap();
     let survey = starlings::survey(&spec, Encoding::OneHot, LabelNeed::Class).unwrap();
     let report = report(BAYES, &["validate.seed=7"]);
-    let mut of_folds = vec![0u64; 5];
+    let mut of_folds = [0u64; 5];
     folds.iter().for_each(|&fold| of_folds[fold as usize] += 1);
     for (fold, found) in report.validation.unwrap().folds.iter().enumerate() {
         let confusion = found.confusion.as_ref().unwrap();

@@ -18,6 +18,8 @@ def read(path):
     from sklearn.datasets import load_svmlight_file
 
     points, labels = load_svmlight_file(path)
+    # liblinear takes 32-bit places alone.
+    points.indices, points.indptr = points.indices.astype(np.int32), points.indptr.astype(np.int32)
     return points, labels > 0
 
 

@@ -1,7 +1,7 @@
 """PCA (10 components), a mixture of 10 Gaussians with full covariances (20 iterations) and a path of 100 lasso penalties.
 
 Usage: projected.py sklearn|spark pca|mixture|lasso FILE.parquet. Prints one line of JSON; loading is not in `seconds`. The
-objective of PCA is the share of the variance that is left out, of the mixture the mean negative logarithm of the density
+objective of PCA is minus the share of the variance that is explained, of the mixture the mean negative logarithm of the density
 (starts differ by chance), of the path none.
 """
 
@@ -45,7 +45,7 @@ def sklearn(kind, path):
         lasso_path(points, labels - labels.mean(), alphas=PENALTIES, eps=1e-3, tol=1e-6, max_iter=10_000)
     seconds = time.perf_counter() - start
     objective = {
-        "pca": lambda: 1.0 - float(model.explained_variance_ratio_.sum()),
+        "pca": lambda: -float(model.explained_variance_ratio_.sum()),
         "mixture": lambda: -float(model.score(points)),
         "lasso": lambda: None,
     }[kind]()
@@ -67,7 +67,7 @@ def spark(kind, path):
     model = learner.fit(table)
     seconds = time.perf_counter() - start
     if kind == "pca":
-        return seconds, 1.0 - float(sum(model.explainedVariance)), session.version
+        return seconds, -float(sum(model.explainedVariance)), session.version
     return seconds, -float(model.summary.logLikelihood) / table.count(), session.version
 
 

@@ -200,11 +200,34 @@ fn tried(name: &str, family: Family, path: &Path, workers: u32) -> Result<Found,
     }
 }
 
+/// The catalogue in parts, for tests run side by side.
+const PARTS: usize = 4;
+
 #[test]
-fn every_learner_trains_to_numbers_or_says_what_is_wrong() {
+fn the_first_quarter_of_learners_trains_to_numbers_or_says_what_is_wrong() {
+    check(0);
+}
+
+#[test]
+fn the_second_quarter_of_learners_trains_to_numbers_or_says_what_is_wrong() {
+    check(1);
+}
+
+#[test]
+fn the_third_quarter_of_learners_trains_to_numbers_or_says_what_is_wrong() {
+    check(2);
+}
+
+#[test]
+fn the_last_quarter_of_learners_trains_to_numbers_or_says_what_is_wrong() {
+    check(3);
+}
+
+fn check(part: usize) {
     let folder = tempfile::tempdir().unwrap();
     let (mut broken, mut trained, mut refusals) = (Vec::new(), 0, Vec::new());
-    for listing in starlings::list(Some("learners")).unwrap() {
+    let listed = starlings::list(Some("learners")).unwrap();
+    for listing in listed.into_iter().skip(part).step_by(PARTS) {
         let given = SETTINGS.iter().find(|(name, _)| *name == listing.name);
         let given = given.map_or("", |(_, given)| given).parse().unwrap();
         let (_, built, _) = learner(&Choice { name: listing.name.to_string(), given }).unwrap();

@@ -41,7 +41,7 @@ struct Study {
     run: fn(&Suite<'_>) -> Result<sheet::Finding, String>,
 }
 
-const STUDIES: &[Study] = 
+const STUDIES: &[Study] =
     &[slow_links::STUDY, straggler::STUDY, consistency_codec::STUDY, streaming::STUDY];
 
 /// Everything a case needs to run.

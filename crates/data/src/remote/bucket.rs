@@ -3,7 +3,7 @@
 
 use super::objects::{Store, parse};
 use super::{Refusal, split};
-use object_store::{Error, ObjectStore, ObjectStoreExt, PutMode, PutOptions, UpdateVersion};
+use object_store::{Error, ObjectStoreExt, PutMode, PutOptions, UpdateVersion};
 use starlings_core::{Fault, Result};
 use std::io::{self, ErrorKind};
 

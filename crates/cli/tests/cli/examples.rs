@@ -66,17 +66,16 @@ fn no_example_is_forgotten_here() {
         "ridge.toml",
         "scheduled-lasso.toml",
         "self-training.toml",
-        "sparse-mesh.toml",
-        "stacking.toml",
         "sorted.toml",
         "sparse-mesh.toml",
+        "stacking.toml",
         "streaming.toml",
         "survival-regression.toml",
         "topics.toml",
         "truncated-svd.toml",
         "unequal-workers.toml",
-        "voting.toml",
         "validation.toml",
+        "voting.toml",
     ];
     assert_eq!(names, tested);
 }

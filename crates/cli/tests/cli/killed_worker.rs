@@ -160,6 +160,8 @@ fn a_job_whose_last_worker_dies_names_it_and_resumes_to_the_same_bits() {
         BATCHES.replace("workers = 3", "workers = 3\n[checkpoint]\npath = 'kept'\nevery = 20");
     let (mut running, processes) = under_way(folder.path(), &job, &["train.epochs=100000"]);
     running.event("checkpoint");
+    // Workers say a few times a second what they are doing.
+    while running.event("step")["seconds"].as_f64().unwrap() < 1.0 {}
     processes.iter().for_each(|&process| signal(process, "KILL"));
     let ended = running.end();
     ended.failed(3, &["was lost in step", "last complete checkpoint", "kept", "--resume"]);

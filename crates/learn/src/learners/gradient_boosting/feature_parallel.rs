@@ -44,8 +44,11 @@ impl Deal {
     /// The shard of a group. They are spread so that holders of every second shard have their share, and holders of the
     /// first half too.
     fn shard(&self, group: usize) -> Shard {
-        let apart = (self.shards / self.groups.max(1)).max(1);
-        Shard((group * self.shards / self.groups.max(1) + group % apart) as u32)
+        let groups = self.groups.max(1);
+        let first = group * self.shards / groups;
+        // Where there is room, every second group has an odd shard.
+        let odd = if self.shards >= 2 * groups { (first ^ group) & 1 } else { 0 };
+        Shard((first + odd) as u32)
     }
 }
 

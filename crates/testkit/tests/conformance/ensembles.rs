@@ -1,6 +1,7 @@
 //! Learners made of learners: each over at least one plain learner and over at least one ensemble.
 
 use starlings_core::Entry;
+use starlings_data::Table;
 use starlings_learn::LEARNERS;
 use starlings_testkit::conformance::learner;
 
@@ -16,7 +17,11 @@ fn every_ensemble_obeys_the_laws() {
         for given in *settings {
             let params = entry.check("learner", &given.parse().unwrap()).unwrap();
             let built = (entry.build)(&params).unwrap_or_else(|fault| panic!("{given}: {fault}"));
-            learner::check(&*built).unwrap_or_else(|law| panic!("{name} {given}: {law}"));
+            // Folds of folds of a handful of rows may be empty, and are refused.
+            let nested = given.matches("folds").count() > 1;
+            let enough = |table: &mut Table| !nested || table.rows() >= 20;
+            let checked = learner::check_on(&*built, &enough);
+            checked.unwrap_or_else(|law| panic!("{name} {given}: {law}"));
         }
     }
 }

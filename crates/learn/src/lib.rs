@@ -12,6 +12,7 @@ mod linear;
 mod margin;
 mod memory;
 pub mod metrics;
+pub mod onnx;
 mod optimisers;
 mod outbox;
 mod portrait;

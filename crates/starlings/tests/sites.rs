@@ -182,15 +182,18 @@ fn a_model_of_prepared_columns_is_a_member_like_any_other() {
         train(Job::parse(&text, &[], &around).unwrap(), options).unwrap();
     };
     let scale = "[[prepare]]\nname = 'scale'\ncolumns = ['x', 'y']";
-    let target = "[[prepare]]\nname = 'one-hot'\ncolumns = ['ward']";
+    let target = "[[prepare]]\nname = 'one-hot'\ncolumns = ['ward']\nunseen = 'error'";
     let squares = "[[prepare]]\nname = 'polynomial'\ncolumns = ['x', 'y']";
     prepare(&format!("{scale}\n{target}"), LEARNERS[0], "linear");
     prepare(&format!("{scale}\n{squares}"), LEARNERS[1], "tree");
+    // A ward that nobody has seen is refused by the first model, and missing to a member.
+    let known = std::fs::read_to_string(world.path("unlabelled.csv")).unwrap();
+    world.write("known.csv", &known.replace(",test\n", ",north\n"));
     for model in ["linear", "tree"] {
         // Alone in a vote it answers as it does alone, whatever its rows were before they were its rows.
         let vote = format!("name = 'voting'\nmembers = [{{ model = '{model}' }}]");
         world.train("sample.csv", &vote, "vote").unwrap();
-        let test = DataSpec::new(world.path("unlabelled.csv").to_string_lossy());
+        let test = DataSpec::new(world.path("known.csv").to_string_lossy());
         let said = |path: &str| Predictor::load(&world.path(path)).unwrap().predict(&test).unwrap();
         let (own, vote) = (said(model), said("vote"));
         assert_eq!(own.classes, vote.classes, "{model}");

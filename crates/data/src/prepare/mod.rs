@@ -32,7 +32,7 @@ use crate::chunk::Chunk;
 use crate::{Column, ColumnKind, Encoding, Features};
 use serde::{Deserialize, Serialize};
 use starlings_core::{Entry, Fault, Params, Result};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// How a preparation is built from its parameters.
 pub type BuildPreparation = fn(&Params) -> Result<Box<dyn Preparation>>;
@@ -256,12 +256,28 @@ impl Prepared {
     /// # Errors
     /// When a step refuses a value.
     pub fn features(&self, values: &[f32], encoding: Encoding) -> Result<Features> {
-        let texts = |slot: usize| match &self.raw[slot].kind {
-            ColumnKind::Categorical { codes } => Some(codes.clone()),
-            ColumnKind::Numeric { .. } => None,
-        };
-        let rows = values.len().checked_div(self.raw.len()).unwrap_or(0);
-        let frame = walk(&self.steps, Frame::of_rows(rows, values, (&self.raw, &texts)), None)?;
+        let (width, mut values) = (self.raw.len().max(1), values.to_vec());
+        let mut seen = Vec::with_capacity(width);
+        for (slot, column) in self.raw.iter().enumerate() {
+            let ColumnKind::Categorical { codes } = &column.kind else {
+                seen.push(None);
+                continue;
+            };
+            // A step may refuse a text that it does not know: it is shown those that rows have, and no others.
+            let (mut places, mut texts) = (BTreeMap::new(), Vec::new());
+            for value in values.iter_mut().skip(slot).step_by(width).filter(|it| !it.is_nan()) {
+                let code = *value as usize;
+                let place = *places.entry(code).or_insert_with(|| {
+                    texts.push(codes.get(code).cloned().unwrap_or_default());
+                    texts.len() - 1
+                });
+                *value = place as f32;
+            }
+            seen.push(Some(texts));
+        }
+        let texts = |slot: usize| seen[slot].clone();
+        let frame = Frame::of_rows(values.len() / width, &values, (&self.raw, &texts));
+        let frame = walk(&self.steps, frame, None)?;
         Ok(assemble(&frame, self, encoding))
     }
 

@@ -466,10 +466,11 @@ impl Desk {
         if self.place.stages > 1 || self.choices.keeps_own_models() {
             return Ok(None);
         }
-        let (model, learner) = (weights(&self.model), &self.learner);
+        let (model, learner, facts) = (weights(&self.model), &self.learner, &self.facts);
         let predict = |batch: &Batch<'_>| {
             let mut outputs = Vec::new();
-            learner.predict(&model, batch, &mut outputs).map(|()| outputs)
+            let said = learner.predict(&model, batch, &mut outputs);
+            said.map(|()| outputs).map_err(|fault| facts.name(fault))
         };
         let exam = Exam {
             rows,

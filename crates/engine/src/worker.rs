@@ -62,6 +62,7 @@ fn take(desk: &mut Desk, step: Step, outbox: &mut Outbox) -> Result<()> {
         wires,
         walk,
         clock,
+        facts,
         keeper,
         redeal,
         stop,
@@ -105,14 +106,14 @@ fn take(desk: &mut Desk, step: Step, outbox: &mut Outbox) -> Result<()> {
         outbox.attach(exchange.stream(&moment));
         let (batch, outbox) = (&batch, &mut *outbox);
         let mut work = Work { moment, place, model, batch, memory, wires, outbox };
-        learner.contribute(&mut work).map_err(|f| clock.during(f))?;
+        learner.contribute(&mut work).map_err(|f| clock.during(facts.name(f)))?;
         contributions.push(outbox.take());
     }
     failpoint!("after-contribute");
     clock.enter(MERGE, step);
     let rows = batch.len() as u64;
     let handed = HandedIn::new(moment, rows, contributions);
-    let outcome = exchange.finish(handed, model).map_err(|f| clock.during(f))?;
+    let outcome = exchange.finish(handed, model).map_err(|f| clock.during(facts.name(f)))?;
 
     failpoint!("after-apply");
 

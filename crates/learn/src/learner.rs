@@ -60,6 +60,14 @@ pub struct Facts {
     pub batch: u64,
 }
 
+impl Facts {
+    /// A fault of a learner, which knows features by number, with the column's name.
+    #[must_use]
+    pub fn name(&self, fault: Fault) -> Fault {
+        fault.name_feature(|feature| self.schema.feature_name(feature))
+    }
+}
+
 /// Which part of the model this worker has. Everything, unless the plan cuts the model into stages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Place {

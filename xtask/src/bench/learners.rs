@@ -71,6 +71,22 @@ const CASES: &[Case] = &[
         test: Some("collisions-test.parquet"),
         peers: &["scikit-learn"],
     },
+    Case {
+        name: "network mlp 784-512-256-10, Fashion-MNIST, batch 256, 5 epochs",
+        job: "network-mlp.toml",
+        script: ("networks.py", "mlp"),
+        data: ("fashion", "fashion.parquet"),
+        test: Some("fashion-test.parquet"),
+        peers: &["PyTorch, 1 thread", "PyTorch, 2 threads", "PyTorch DDP, 2 × 1 thread"],
+    },
+    Case {
+        name: "network cnn 32-64-128-10, Fashion-MNIST, batch 128, 1 epoch",
+        job: "network-cnn.toml",
+        script: ("networks.py", "cnn"),
+        data: ("fashion", "fashion.parquet"),
+        test: Some("fashion-test.parquet"),
+        peers: &["PyTorch, 1 thread", "PyTorch, 2 threads", "PyTorch DDP, 2 × 1 thread"],
+    },
 ];
 
 /// Spark takes most of the run's time and varies least.
@@ -156,6 +172,9 @@ fn rival(
     let library = match peer {
         "LightGBM" => "lightgbm",
         "XGBoost" => "xgboost",
+        "PyTorch, 1 thread" => "single1",
+        "PyTorch, 2 threads" => "single2",
+        "PyTorch DDP, 2 × 1 thread" => "ddp",
         _ if is_spark => "spark",
         _ => "sklearn",
     };

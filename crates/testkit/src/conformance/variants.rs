@@ -18,7 +18,10 @@ pub fn variants<B>(entry: &Entry<B>) -> Vec<(String, Params)> {
             ParamKind::Integer { min, max } => {
                 [min, max.min(min + 5), max].map(toml::Value::from).to_vec()
             }
-            ParamKind::Float { .. } | ParamKind::Text => Vec::new(),
+            ParamKind::Float { .. }
+            | ParamKind::Text
+            | ParamKind::Sizes { .. }
+            | ParamKind::Texts => Vec::new(),
         };
         made.extend(values.into_iter().map(|value| with(entry, Some((param.name, value)))));
     }

@@ -1,6 +1,6 @@
 """The files that all contenders read, from fixed seeds.
 
-Usage: data.py blobs|correlated|onehot|ratings|wide|collisions|fashion FOLDER SCALE. A scale below 1 makes fewer rows, for quick runs.
+Usage: data.py blobs|correlated|onehot|words|mixed|clouds|signals|ratings|wide|collisions|fashion FOLDER SCALE. A scale below 1 makes fewer rows, for quick runs.
 Files appear whole or not at all: they are written beside their place and then renamed.
 """
 
@@ -48,6 +48,53 @@ def onehot(folder, scale):
     with whole(folder, "onehot.libsvm") as file:
         for label, features in zip(labels, chosen + 1):
             file.write(f"{label} " + " ".join(f"{feature}:1" for feature in features) + "\n")
+
+
+def words(folder, scale):
+    """Bags of 40 words out of 50,000, popular as words are: badly scaled features, in LIBSVM's format."""
+    random = np.random.default_rng(2)
+    rows, width, length = int(500_000 * scale), 50_000, 40
+    popularity = 1.0 / (np.arange(width) + 10.0) ** 0.8
+    chosen = np.searchsorted(np.cumsum(popularity / popularity.sum()), random.random((rows, length)))
+    chosen = np.minimum(chosen, width - 1)
+    weights = random.normal(size=width) * (random.random(width) < 0.3) * 0.6
+    score = weights[chosen].sum(axis=1)
+    labels = random.random(rows) < 1.0 / (1.0 + np.exp(score.mean() - score))
+    # The last word stands in the last row, so that all programs see the same width.
+    chosen[-1, -1] = width - 1
+    with whole(folder, "words.libsvm") as file:
+        for label, row in zip(labels, chosen + 1):
+            found, counts = np.unique(row, return_counts=True)
+            file.write(f"{int(label)} " + " ".join(f"{w}:{c}" for w, c in zip(found, counts)) + "\n")
+
+
+def mixed(folder, scale):
+    """50 mixtures of 50 causes, around a centre that is not the origin."""
+    random = np.random.default_rng(17)
+    rows = int(1_000_000 * scale)
+    mixing = random.normal(size=(50, 50)) / 7.0
+    parquet(folder, "mixed", random.normal(size=(rows, 50)) @ mixing + random.normal(size=50))
+
+
+def clouds(folder, scale):
+    """Ten clouds of different shapes in 16 dimensions."""
+    random = np.random.default_rng(18)
+    rows = int(200_000 * scale)
+    centres, shapes = random.normal(size=(10, 16)) * 2.0, random.normal(size=(10, 16, 16)) / 4.0
+    which = random.integers(10, size=rows)
+    noise = np.einsum("nij,nj->ni", shapes[which], random.normal(size=(rows, 16)))
+    parquet(folder, "clouds", centres[which] + noise)
+
+
+def signals(folder, scale):
+    """200 features that share ten causes; twenty of them make the number."""
+    random = np.random.default_rng(19)
+    rows, columns, causes = int(200_000 * scale), 200, 10
+    points = random.normal(size=(rows, causes)) @ random.normal(size=(causes, columns))
+    points = (0.5 * points / np.sqrt(causes) + random.normal(size=(rows, columns))).astype(np.float32)
+    weights = np.zeros(columns)
+    weights[random.choice(columns, 20, replace=False)] = random.normal(size=20)
+    parquet(folder, "signals", points, points @ weights + random.normal(size=rows))
 
 
 def ratings(folder, scale):
@@ -146,5 +193,6 @@ class whole:
 if __name__ == "__main__":
     name, folder, scale = sys.argv[1:4]
     os.makedirs(folder, exist_ok=True)
-    makers = {"blobs": blobs, "correlated": correlated, "onehot": onehot, "ratings": ratings, "wide": wide, "collisions": collisions, "fashion": fashion}
+    makers = {"blobs": blobs, "correlated": correlated, "onehot": onehot, "words": words, "mixed": mixed, "clouds": clouds,
+              "signals": signals, "ratings": ratings, "wide": wide, "collisions": collisions, "fashion": fashion}
     makers[name](folder, float(scale))

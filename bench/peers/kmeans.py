@@ -1,7 +1,7 @@
 """k-means: k = 100, exactly 20 iterations of Lloyd's algorithm.
 
-Usage: kmeans.py sklearn|spark dense FILE.parquet. Prints one line of JSON; loading is not in `seconds`.
-scikit-learn starts from the first 100 rows, as our job does. Spark's interface for tables takes no centres, so it starts
+Usage: kmeans.py sklearn|faiss|spark dense FILE.parquet. Prints one line of JSON; loading is not in `seconds`.
+scikit-learn and faiss start from the first 100 rows, as our job does. Spark's interface for tables takes no centres, so it starts
 at random: the work is the same, the inertia is not.
 """
 
@@ -26,6 +26,22 @@ def sklearn(path):
     return time.perf_counter() - start, float(model.inertia_), int(model.n_iter_), sklearn.__version__
 
 
+def faiss(path):
+    import faiss
+    import numpy as np
+    import pyarrow.parquet
+
+    table = pyarrow.parquet.read_table(path)
+    points = np.ascontiguousarray(np.stack([column.to_numpy() for column in table.columns], axis=1))
+    # All rows count: by default faiss trains on a sample.
+    model = faiss.Kmeans(points.shape[1], CLUSTERS, niter=ITERATIONS, max_points_per_centroid=len(points), verbose=False)
+    start = time.perf_counter()
+    model.train(points, init_centroids=points[:CLUSTERS].copy())
+    seconds = time.perf_counter() - start
+    inertia = float(model.index.search(points, 1)[0].astype(np.float64).sum())
+    return seconds, inertia, ITERATIONS, faiss.__version__
+
+
 def spark(path):
     import spark as local
     from pyspark.ml.clustering import KMeans
@@ -40,7 +56,7 @@ def spark(path):
 
 
 if __name__ == "__main__":
-    seconds, inertia, iterations, version = {"sklearn": sklearn, "spark": spark}[sys.argv[1]](sys.argv[3])
+    seconds, inertia, iterations, version = {"sklearn": sklearn, "faiss": faiss, "spark": spark}[sys.argv[1]](sys.argv[3])
     print(json.dumps({
         "version": version,
         "seconds": seconds,

@@ -9,7 +9,8 @@ import sys
 import time
 
 import numpy as np
-import scipy.optimize
+import scaled_lbfgs
+import scipy
 import scipy.sparse
 import sklearn
 from sklearn.linear_model import LogisticRegression
@@ -33,25 +34,6 @@ def objective(x, y, w, b):
     return float(np.mean(np.logaddexp(0, z) - y * z) + L2 / 2 * w @ w)
 
 
-def scaled(x, y):
-    """The deviation-scaled solver: SciPy's L-BFGS on u = deviation · w."""
-    x = x.astype(np.float64)
-    mean = np.asarray(x.mean(0)).ravel()
-    square = np.asarray((x.multiply(x) if scipy.sparse.issparse(x) else x * x).mean(0)).ravel()
-    by = 1 / np.sqrt(np.maximum(square - mean * mean, 1e-12))
-    columns = x.T.tocsr() if scipy.sparse.issparse(x) else x.T
-
-    def value(u):
-        w = u[:-1] * by
-        z = x @ w + u[-1]
-        r = (1 / (1 + np.exp(-z)) - y) / len(y)
-        return np.mean(np.logaddexp(0, z) - y * z) + L2 / 2 * w @ w, np.append((columns @ r + L2 * w) * by, r.sum())
-
-    found = scipy.optimize.minimize(value, np.zeros(x.shape[1] + 1), jac=True, method="L-BFGS-B",
-                                    options=dict(maxiter=1000, maxcor=10, ftol=1e-12, gtol=1e-6))
-    return found.x[:-1] * by, found.x[-1], found.nit
-
-
 if __name__ == "__main__":
     x, y = read()
     start = time.perf_counter()
@@ -61,7 +43,7 @@ if __name__ == "__main__":
     print(json.dumps({"peer": f"scikit-learn {sklearn.__version__}", "seconds": seconds, "iterations": int(model.n_iter_[0]),
                       "objective": objective(x, y, w, b)}), flush=True)
     start = time.perf_counter()
-    w, b, iterations = scaled(x, y)
+    w, b, iterations = scaled_lbfgs.solve(x, y, L2)
     seconds = time.perf_counter() - start
     print(json.dumps({"peer": f"SciPy {scipy.__version__}, scaled", "seconds": seconds, "iterations": int(iterations),
                       "objective": objective(x, y, w, b)}))

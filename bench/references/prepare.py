@@ -13,7 +13,9 @@ import scipy.sparse
 import sklearn
 from sklearn.feature_extraction import FeatureHasher
 from sklearn.feature_extraction.text import HashingVectorizer, TfidfVectorizer
+from sklearn.feature_selection import SelectFromModel
 from sklearn.impute import SimpleImputer
+from sklearn.linear_model import Lasso
 from sklearn.preprocessing import (
     KBinsDiscretizer,
     MaxAbsScaler,
@@ -220,6 +222,32 @@ case(
     scaler.transform(imputer.transform(column(train, "a", "b"))),
     scaler.transform(imputer.transform(column(new, "a", "b"))),
 )
+
+imputer = SimpleImputer(strategy="median").fit(column(train, "a", "b"))
+powers = PolynomialFeatures(3, include_bias=False)
+scaler = StandardScaler()
+many = scaler.fit_transform(powers.fit_transform(imputer.transform(column(train, "a", "b"))))
+many_new = scaler.transform(powers.transform(imputer.transform(column(new, "a", "b"))))
+for label, l1 in [("two", 0.02), ("three", 0.03), ("number", 0.3)]:
+    labels = numpy.array([row[label] for row in train])
+    targets = [labels == kind for kind in range(3)] if label == "three" else [labels]
+    lasso = lambda: SelectFromModel(Lasso(alpha=l1, tol=1e-12, max_iter=1_000_000))
+    kept = [lasso().fit(many, target.astype(float)).get_support() for target in targets]
+    kept = numpy.any(kept, axis=0)
+    assert 0 < kept.sum() < many.shape[1], (label, kept)
+    case(
+        f"columns that a lasso of {label} needs",
+        ["a", "b"],
+        [
+            {"name": "impute", "strategy": "median"},
+            {"name": "polynomial", "degree": 3},
+            {"name": "scale"},
+            {"name": "select-l1", "l1": l1},
+        ],
+        many[:, kept],
+        many_new[:, kept],
+        label,
+    )
 
 
 def csv(table):

@@ -3,7 +3,8 @@
 
 use crate::stage::Run;
 use crate::tidy;
-use std::path::Path;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 const CLIPPY: &[&str] =
@@ -210,4 +211,15 @@ fn ensure_component(subcommand: &str) {
         println!("installing {component}");
         let _ = Command::new("rustup").args(["component", "add", component]).status();
     }
+}
+
+/// A compiler for the project's own crates that sets a `cfg`. Those of others need not be built again.
+pub(crate) fn compiler_with(root: &Path, cfg: &str) -> Result<PathBuf, String> {
+    let folder = root.join("target").join(cfg);
+    let path = folder.join("rustc.sh");
+    let failed = |why: std::io::Error| format!("{}: {why}", path.display());
+    std::fs::create_dir_all(&folder).map_err(failed)?;
+    std::fs::write(&path, format!("#!/bin/sh\nexec \"$@\" --cfg {cfg}\n")).map_err(failed)?;
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).map_err(failed)?;
+    Ok(path)
 }

@@ -8,6 +8,7 @@
 )]
 
 mod bench;
+mod chaos;
 mod chores;
 mod simulation;
 mod stage;
@@ -30,6 +31,18 @@ cargo xtask CHORE
            --record         writes the count and the commit to bench/simulated.json
   planted  plants each of the known bugs in turn: the simulator must find them all
            --only TEXT      only those whose name contains TEXT
+  chaos    real processes that die and stand still at named places and at random moments; a failure names its replay
+           --runs N         how many (1000), two at a time
+           --seed S         the first (0)
+           --only TEXT      only those whose description contains TEXT: points, kills, freezes, coordinators, sums, …
+           --minutes M      no run begins after that
+           --binary PATH    uses this binary (built with failpoints) instead of a fresh one
+           --record         adds the counts to bench/chaos.json and writes bench/chaos.md
+           --links          cuts links between network namespaces instead (needs root and ip), up to 10 runs of each kind
+  soak     members of one long job come and go; sums, memory, descriptors and threads are checked
+           --minutes M      how long (60)
+           --seed S         other mishaps
+           --binary PATH    as above
   bench    ours against named peers in the same run; writes bench/runs/DATE-MACHINE
            --setup          makes the peers' Python environment under target/peers, then stops
            --python PATH    uses this Python instead
@@ -53,6 +66,8 @@ fn main() -> ExitCode {
         Some("test") => chores::test(&root),
         Some("simulate") => simulation::run(&root, &arguments[1..]),
         Some("planted") => simulation::planted(&root, &arguments[1..]),
+        Some("chaos") => chaos::run(&root, &arguments[1..]),
+        Some("soak") => chaos::soak(&root, &arguments[1..]),
         Some("bench") => bench::run(&root, &arguments[1..]),
         Some("fuzz") => chores::fuzz(&root, &arguments[1..]),
         Some("help" | "--help" | "-h") | None => {

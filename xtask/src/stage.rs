@@ -171,11 +171,23 @@ fn count(line: &str) -> Option<Tally> {
 
 /// Waits for a child. Past the limit it ends the child and everything that the child started.
 pub(crate) fn wait(child: &mut Child, limit: Duration) -> Result<ExitStatus, String> {
+    wait_and(child, limit, &mut |_| {})
+}
+
+/// The same, looking at the process now and then.
+pub(crate) fn wait_and(
+    child: &mut Child,
+    limit: Duration,
+    look: &mut dyn FnMut(u32),
+) -> Result<ExitStatus, String> {
     let start = Instant::now();
     loop {
         match child.try_wait() {
             Ok(Some(status)) => return Ok(status),
-            Ok(None) if start.elapsed() < limit => std::thread::sleep(Duration::from_millis(5)),
+            Ok(None) if start.elapsed() < limit => {
+                look(child.id());
+                std::thread::sleep(Duration::from_millis(5));
+            }
             Ok(None) => {
                 let members: Vec<String> = family(child.id()).iter().map(u32::to_string).collect();
                 // The shell's own `kill` is on every machine. Whoever has gone in the meantime is no trouble.
@@ -190,7 +202,7 @@ pub(crate) fn wait(child: &mut Child, limit: Duration) -> Result<ExitStatus, Str
 }
 
 /// A process and all its descendants, parents first.
-fn family(root: u32) -> Vec<u32> {
+pub(crate) fn family(root: u32) -> Vec<u32> {
     let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     let pairs: Vec<(u32, u32)> = processes
         .filter_map(|entry| {

@@ -89,9 +89,10 @@ fn show(bar: &ProgressBar, progress: &mut Progress, event: &Event) {
         // Where workers sit is worth a line only when something goes wrong, and then the fault tells it.
         Event::Worker { .. } | Event::Trace { .. } | Event::Report(_) => {}
         Event::Waiting { .. } => bar.set_message(progress.line()),
-        Event::Fault(_) | Event::Regrouped { .. } | Event::Checkpoint { .. } => {
-            bar.println(remark(event).unwrap_or_default())
-        }
+        Event::Fault(_)
+        | Event::Regrouped { .. }
+        | Event::Checkpoint { .. }
+        | Event::Fold { .. } => bar.println(remark(event).unwrap_or_default()),
         Event::Step { .. } | Event::Epoch { .. } => {
             bar.set_position(progress.steps());
             let text = match progress.steps_max() {

@@ -3,7 +3,7 @@
 //! durable (Pillai et al., "All file systems are not created equal", 2014, on why each step is needed).
 
 use crate::disk::{Disk, DiskFile, LocalDisk, disk_fault, parent_of};
-use starlings_core::{Fault, Result};
+use starlings_core::{Fault, Result, failpoint};
 use std::io::{self, BufWriter, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -44,13 +44,16 @@ pub fn write_whole_on(
 ) -> Result<()> {
     let failed = |error: io::Error| disk_fault("cannot write", path, &error);
     let (temporary, file) = create_temporary(disk, path).map_err(failed)?;
-    let written =
-        fill(file, path, write).and_then(|()| disk.rename(&temporary, path).map_err(failed));
+    let written = fill(file, path, write).and_then(|()| {
+        failpoint!("rename-before");
+        disk.rename(&temporary, path).map_err(failed)
+    });
     if let Err(fault) = written {
         // The first error is the one worth telling; a temporary file that stays is only litter.
         let _ = disk.remove_file(&temporary);
         return Err(fault);
     }
+    failpoint!("rename-after");
     disk.sync_folder(&parent_of(path)).map_err(failed)
 }
 

@@ -16,7 +16,7 @@ use crate::atomic::{TEMPORARY_SUFFIX, check_name, write_whole_on};
 use crate::disk::{Disk, LocalDisk, disk_fault, make_folder};
 use crate::manifest::{Fingerprint, MANIFEST_BYTES_MAX, Manifest, PartInfo};
 use crate::tensors::{Cells, read_cells, read_model, write_cells, write_model};
-use starlings_core::{Fault, Model, Result, Seat, Step};
+use starlings_core::{Fault, Model, Result, Seat, Step, failpoint};
 use std::io::{self, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -164,8 +164,10 @@ impl Store {
         }
         // Another seat may have made the folder and not yet its name durable.
         self.disk.sync_folder(&self.dir).map_err(failed)?;
+        failpoint!("manifest-before");
         write_whole_on(self.disk.as_ref(), &path.join(MANIFEST), |out| Ok(out.write_all(&bytes)?))
             .map_err(during)?;
+        failpoint!("manifest-after");
         let warnings = self.prune(manifest, &present);
         Ok(Committed { path, bytes: manifest.bytes(), warnings })
     }

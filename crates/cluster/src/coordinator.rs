@@ -14,7 +14,7 @@ use crate::protocol::{
     ToWorker, Token,
 };
 use crate::roster::{MemberId, MemberInfo, Standing};
-use starlings_core::{Blame, Deadline, Epoch, Event, Fault, FaultReport, Result, Seat};
+use starlings_core::{Blame, Deadline, Epoch, Event, Fault, FaultReport, Result, Seat, failpoint};
 use starlings_transport::{
     Gatekeeper, JobAuthority, Link, Listener, Purpose, Security, Ticket, Verdict as Door,
 };
@@ -53,6 +53,7 @@ pub struct Coordinator {
 struct Unfinished {
     job: (String, Wish, Option<Bytes>),
     last: Option<(Epoch, Vec<MemberInfo>, Deal)>,
+    complete: bool,
 }
 
 /// What reaches the coordinator's one loop.
@@ -111,7 +112,8 @@ impl Coordinator {
                     authority = Some(JobAuthority::again(ticket.job, &key.0)?)
                 }
                 Record::Submitted { job, wish, survey } => {
-                    unfinished = Some(Unfinished { job: (job, wish, survey), last: None });
+                    let (job, last) = ((job, wish, survey), None);
+                    unfinished = Some(Unfinished { job, last, complete: false });
                 }
                 Record::Epoch { epoch, roster, deal } => {
                     if let Some(unfinished) = &mut unfinished {
@@ -119,13 +121,20 @@ impl Coordinator {
                     }
                 }
                 Record::Ended => unfinished = None,
+                Record::Complete => {
+                    if let Some(unfinished) = &mut unfinished {
+                        unfinished.complete = true;
+                    }
+                }
             }
         }
+        failpoint!("resume-read");
         if unfinished.is_none() {
             let what = format!("{} tells of no unfinished job", path.display());
             return Err(Fault::caller(what).hint("leave out --resume to wait for a new job"));
         }
         let coordinator = Coordinator::listen(address, ticket, authority, options)?;
+        failpoint!("resume-listening");
         Ok(Coordinator { journal: Some(journal), unfinished, ..coordinator })
     }
 
@@ -291,10 +300,14 @@ impl Desk {
 
     /// Goes on with what another coordinator has left. Gives the last number of a member.
     fn take_over(&mut self, unfinished: Option<Unfinished>, options: Options) -> u64 {
-        let Some(Unfinished { job, last }) = unfinished else { return 0 };
+        let Some(Unfinished { job, last, complete }) = unfinished else { return 0 };
         let wish = job.1.clone();
         self.job = Some(job);
         self.missing = Some(Deadline::after_ms(RETURN_MS));
+        if complete {
+            self.complete(None);
+            return last.map_or(0, |last| last.1.len() as u64) + 1_000_000;
+        }
         let Some(last) = last else {
             self.feed(Happening::Submit(wish));
             return 0;
@@ -307,6 +320,9 @@ impl Desk {
 
     /// A member of a coordinator before this one is here again.
     fn take_back(&mut self, id: u64, member: u64, epoch: Epoch) {
+        if matches!(self.end, Some(Ok(()))) {
+            return self.tell_worker(id, ToWorker::Done);
+        }
         let roster = self.membership.roster();
         let seated = roster.and_then(|roster| {
             roster.placed.iter().find(|placed| placed.info.member == MemberId(member))
@@ -320,6 +336,7 @@ impl Desk {
         };
         self.alias.insert(id, member);
         self.connections.insert(member, control);
+        failpoint!("resume-returned");
         self.feed(Happening::Returned { member: MemberId(member) });
         let Some(roster) = self.membership.roster().filter(|roster| roster.epoch > epoch) else {
             return;
@@ -330,6 +347,32 @@ impl Desk {
             let lineup = Lineup { seat, epoch, roster, deal };
             self.tell_worker(member, ToWorker::Regroup(Box::new(lineup)));
         }
+    }
+
+    /// A member that was given a seat by a coordinator before this one, and never heard of it. Gives whether it is one.
+    fn seat_again(&mut self, id: u64, pid: u32, address: &str) -> bool {
+        let roster = self.membership.roster().filter(|roster| roster.epoch == Epoch(0));
+        let unaware = roster.and_then(|roster| {
+            roster.placed.iter().map(|placed| &placed.info).find(|info| {
+                let away = !self.connections.contains_key(&info.member.0);
+                away && info.pid == pid && info.address == address
+            })
+        });
+        let Some((member, seat)) = unaware.map(|info| (info.member, info.seat)) else {
+            return false;
+        };
+        let (Some(roster), Some(assignment)) =
+            (self.membership.roster(), self.assignment(member, seat, Epoch(0)))
+        else {
+            return false;
+        };
+        let assignment = Assignment { roster: peers(&roster.infos()), ..assignment };
+        let Some(control) = self.connections.remove(&id) else { return false };
+        self.alias.insert(id, member.0);
+        self.connections.insert(member.0, control);
+        self.feed(Happening::Returned { member });
+        self.tell_worker(member.0, ToWorker::Assign(Box::new(assignment)));
+        true
     }
 
     /// On disk before anyone hears of it. Gives up the job where that is not possible.
@@ -354,6 +397,11 @@ impl Desk {
             if stop() && !stopping {
                 stopping = true;
                 if self.job.is_none() {
+                    let message = "the coordinator was stopped before a job came".to_string();
+                    for id in self.connections.keys().copied().collect::<Vec<u64>>() {
+                        let message = message.clone();
+                        self.tell_worker(id, ToWorker::Abort { message, fault: None });
+                    }
                     return Err(Fault::interrupted("stopped before a job came"));
                 }
                 let reason = "stopped, as asked".to_string();
@@ -423,10 +471,22 @@ impl Desk {
         serde_json::to_vec(&identity).ok().map(Bytes)
     }
 
+    /// Whether a member has a seat. One who was left behind may wake up and go on as if nothing had happened.
+    fn is_seated(&self, member: MemberId) -> bool {
+        let placed = self.membership.roster().map_or(&[][..], |roster| &roster.placed);
+        let seated = |it: &Standing| matches!(it, Standing::Running | Standing::Finished);
+        placed.iter().any(|placed| placed.info.member == member && seated(&placed.standing))
+    }
+
     fn worker_said(&mut self, id: u64, said: FromWorker) {
         let member = MemberId(id);
         match said {
+            // What happened without the others is not what happened.
+            FromWorker::Event(_) | FromWorker::Model(_) if !self.is_seated(member) => {}
             FromWorker::Ready { host, pid, address } => {
+                if self.seat_again(id, pid, &address) {
+                    return;
+                }
                 self.feed(Happening::Joined { member, host, pid, address });
             }
             FromWorker::Beat { step, phase, waits, bytes } => {
@@ -443,7 +503,11 @@ impl Desk {
                 }
                 self.feed(Happening::Failed { member, blame, message });
             }
-            FromWorker::Model(bytes) => self.tell_submitter(ToClient::Model(bytes), MODEL_MS),
+            FromWorker::Model(bytes) => {
+                failpoint!("model-received");
+                self.tell_submitter(ToClient::Model(bytes), MODEL_MS);
+                failpoint!("model-relayed");
+            }
             FromWorker::Finished { epoch } => {
                 self.awaited.remove(&id);
                 self.feed(Happening::Finished { member, epoch });
@@ -471,6 +535,7 @@ impl Desk {
                 if !self.remember(&record) {
                     return;
                 }
+                failpoint!("submitted");
                 self.submitter = Some(id);
                 self.job = Some((job, wish.clone(), survey));
                 self.tell_client(id, ToClient::Accepted { job_id: self.ticket.job }, SEND_MS);
@@ -539,6 +604,10 @@ impl Desk {
         let now = self.begun.elapsed().as_millis() as u64;
         let mut commands = Vec::new();
         self.membership.on(now, happening, &mut commands);
+        // Members that know of the end go: nobody could tell the next coordinator of it.
+        if commands.iter().any(|it| matches!(it, Command::Complete { stopped: None })) {
+            self.remember(&Record::Complete);
+        }
         for command in commands {
             self.obey(command);
         }
@@ -582,6 +651,7 @@ impl Desk {
     fn complete(&mut self, stopped: Option<String>) {
         match stopped {
             None => {
+                failpoint!("job-done");
                 self.tell_submitter(ToClient::Done, SEND_MS);
                 self.end = Some(Ok(()));
             }
@@ -619,6 +689,7 @@ impl Desk {
         for info in roster {
             let Some(assignment) = self.assignment(info.member, info.seat, epoch) else { return };
             let assignment = Assignment { roster: peers.clone(), ..assignment };
+            failpoint!("assigning");
             self.tell_worker(info.member.0, ToWorker::Assign(Box::new(assignment)));
         }
     }
@@ -638,8 +709,10 @@ impl Desk {
         for info in roster {
             let (seat, roster, deal) = (info.seat, peers.clone(), deal.clone());
             let lineup = Lineup { seat, epoch, roster, deal };
+            failpoint!("announcing");
             self.tell_worker(info.member.0, ToWorker::Regroup(Box::new(lineup)));
         }
+        failpoint!("announced");
     }
 
     fn tell_event(&mut self, event: &Event) {

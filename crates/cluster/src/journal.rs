@@ -10,7 +10,7 @@ use crate::deal::Deal;
 use crate::membership::Wish;
 use crate::roster::MemberInfo;
 use serde::{Deserialize, Serialize};
-use starlings_core::{Deadline, Epoch, Fault, Result};
+use starlings_core::{Deadline, Epoch, Fault, Result, failpoint};
 use std::fs::{File, OpenOptions, Permissions};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::PermissionsExt;
@@ -48,6 +48,8 @@ pub enum Record {
     },
     /// The job is over.
     Ended,
+    /// All members are done; the one who submitted it may not know.
+    Complete,
 }
 
 /// The journal of one coordinator.
@@ -106,7 +108,12 @@ impl Journal {
         let mut bytes = (body.len() as u32).to_le_bytes().to_vec();
         bytes.extend_from_slice(&crc32c::crc32c(&body).to_le_bytes());
         bytes.extend_from_slice(&body);
-        let written = self.file.write_all(&bytes).and_then(|()| self.file.sync_data());
+        failpoint!("journal-before");
+        let written = self.file.write_all(&bytes).and_then(|()| {
+            failpoint!("journal-written");
+            self.file.sync_data()
+        });
+        failpoint!("journal-synced");
         written.map_err(|error| self.failed(error))
     }
 

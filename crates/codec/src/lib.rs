@@ -16,6 +16,7 @@ pub use cheapest::{Cheapest, Facts, Way};
 pub use codec::{Codec, Into, Law};
 pub use codecs::{BuildCodec, CODECS};
 pub use compressor::{Compressor, Feedback, Keeps};
+pub use kernels::grid;
 pub use residuals::{Part, Residuals, RowsPart};
 pub use rounds::{Next, Rounds, Shapes};
 

@@ -1,7 +1,7 @@
 //! Events: what a run says while it runs. They are plain data, so that a progress bar, a JSON stream, a
 //! dashboard and a replay all read the same thing.
 
-use crate::{Epoch, Seat, Step};
+use crate::{Calibration, Confusion, Epoch, Panel, Seat, Step, Validation};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -100,6 +100,15 @@ pub enum Event {
         /// Its size.
         bytes: u64,
     },
+    /// A model of the cross-validation is trained and measured on the fold that it has not seen.
+    Fold {
+        /// Which, from 0.
+        fold: u32,
+        /// How many there are.
+        folds: u32,
+        /// How good it is there.
+        found: Panel,
+    },
     /// What a worker did when; told at the end, if the job asks for it.
     Trace {
         /// Its rank.
@@ -140,7 +149,7 @@ pub struct Pace {
 }
 
 /// Who failed, where and in which phase.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct FaultReport {
     /// The rank that failed, where known.
     pub rank: Option<Seat>,
@@ -195,6 +204,15 @@ pub struct Report {
     pub metrics: BTreeMap<String, f64>,
     /// Metrics on the test rows, if there are any.
     pub evaluation: BTreeMap<String, f64>,
+    /// Which classes of the test rows were taken for which.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub confusion: Option<Confusion>,
+    /// Whether chances on the test rows mean what they say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub calibration: Option<Calibration>,
+    /// What cross-validation found, if the job asks for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub validation: Option<Validation>,
     /// What failed.
     pub faults: Vec<FaultReport>,
     /// Rows of lost workers that no later step could take up.

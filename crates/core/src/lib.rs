@@ -5,11 +5,13 @@ mod block;
 mod catalogue;
 mod clock;
 mod event;
+mod failpoint;
 mod fault;
 mod graph;
 mod ids;
 mod model;
 mod nearest;
+mod panel;
 mod params;
 mod planted;
 mod random;
@@ -18,11 +20,14 @@ pub use block::{Block, Body, Factors, FoldError, Kind, Rows, Update, Values};
 pub use catalogue::{Ability, Card, Entry};
 pub use clock::Deadline;
 pub use event::{Event, FaultReport, Pace, Report, Span};
+#[cfg(failpoints)]
+pub use failpoint::reach;
 pub use fault::{Blame, Fault, Result};
 pub use graph::{FEATURES, Graph, Node, Op};
 pub use ids::{Epoch, JobId, Seat, Shard, Step};
 pub use model::{Model, Role, Tensor};
 pub use nearest::{nearest, suggestion};
+pub use panel::{Calibration, Confusion, Panel, ReliabilityBin, Spread, Validation};
 pub use params::{Param, ParamKind, Params};
 #[cfg(planted)]
 pub use planted::{at_work, plant};

@@ -36,6 +36,10 @@ pub enum ParamKind {
     },
     /// A list of texts: `["conv 32", "relu"]`.
     Texts,
+    /// A table of its own: `[learner.base]`.
+    Table,
+    /// Several tables: `[[learner.members]]`.
+    Tables,
 }
 
 /// One declared parameter.
@@ -163,6 +167,25 @@ impl Params {
         values.map(|value| value.as_str().expect("checked as texts")).collect()
     }
 
+    /// A table.
+    ///
+    /// # Panics
+    /// If the entry did not declare it so.
+    #[must_use]
+    pub fn table(&self, name: &str) -> &toml::Table {
+        self.value(name).as_table().expect("declared as Table")
+    }
+
+    /// Several tables.
+    ///
+    /// # Panics
+    /// If the entry did not declare it so.
+    #[must_use]
+    pub fn tables(&self, name: &str) -> Vec<&toml::Table> {
+        let tables = self.value(name).as_array().expect("declared as Tables");
+        tables.iter().map(|table| table.as_table().expect("checked to be tables")).collect()
+    }
+
     /// As a table again, for the model file and for workers of the same job.
     #[must_use]
     pub fn to_table(&self) -> toml::Table {
@@ -226,6 +249,14 @@ fn checked(at: &str, param: &Param, value: toml::Value) -> Result<toml::Value> {
         ParamKind::Texts => match value.as_array() {
             Some(texts) if texts.iter().all(toml::Value::is_str) => Ok(value),
             _ => Err(wrong("a list of texts".to_string())),
+        },
+        ParamKind::Table => match value.is_table() {
+            true => Ok(value),
+            false => Err(wrong(format!("a table [learner.{}]", param.name))),
+        },
+        ParamKind::Tables => match &value {
+            toml::Value::Array(tables) if tables.iter().all(toml::Value::is_table) => Ok(value),
+            _ => Err(wrong(format!("tables, each written [[learner.{}]]", param.name))),
         },
     }
 }

@@ -3,9 +3,9 @@
 //! While one batch of blocks is parsed, the calling thread reads the next. Where blocks are cut depends on
 //! the bytes alone, so that sums over blocks are the same on every machine. Nothing holds the file.
 
-use crate::chunk::Chunk;
-use crate::input::Stream;
-use crate::sources::{Flow, Sink};
+use crate::chunk::{Chunk, Mark};
+use crate::input::{Input, Stream};
+use crate::sources::{Flow, Request, Sink};
 use starlings_core::{Fault, Result};
 use std::num::NonZero;
 
@@ -77,6 +77,29 @@ impl Blocks<'_> {
         );
         Fault::caller(what).hint("is a closing quote missing, or is this not a text file?")
     }
+}
+
+/// Reads what a request wants of a file whose records are lines.
+pub(crate) fn read_lines(
+    input: &Input,
+    request: &Request<'_>,
+    work: &(dyn Fn(&Block) -> Result<Chunk> + Sync),
+    sink: &mut Sink<'_>,
+) -> Result<()> {
+    let (from, until) = request.between();
+    let from = from.unwrap_or(Mark { row: 0, byte: 0, line: 1 });
+    let mut stream = input.open(request.tally)?;
+    stream.skip_to(from.byte)?;
+    let mut blocks = Blocks {
+        name: input.name(),
+        stream,
+        byte: from.byte,
+        line: from.line,
+        until: until.map_or(u64::MAX, |mark| mark.byte),
+        rest: Vec::new(),
+        cut: &|bytes| memchr::memrchr(b'\n', bytes).map(|at| at + 1),
+    };
+    in_order(from.row, &mut || blocks.next(), work, sink)
 }
 
 /// Turns tasks into chunks on several threads and hands the chunks to `sink` in the order of tasks, until

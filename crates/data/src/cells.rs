@@ -67,7 +67,7 @@ pub(crate) struct Writer<'a> {
 
 impl<'a> Writer<'a> {
     pub(crate) fn new(name: &'a str, unit: &'static str, reading: &'a Reading) -> Writer<'a> {
-        let chunk = Chunk::dense(&reading.texts, reading.label == LabelNeed::Class);
+        let chunk = Chunk::dense(&reading.texts, reading.label.is_class());
         Writer { name, unit, reading, chunk }
     }
 
@@ -92,6 +92,9 @@ impl<'a> Writer<'a> {
             Role::Feature(slot) => self.feature(spot, slot, cell),
             Role::Label => {
                 let label = match (&mut self.chunk.classes, cell.number()) {
+                    _ if cell.is_missing() && self.reading.label == LabelNeed::SomeClasses => {
+                        f32::NAN
+                    }
                     _ if cell.is_missing() => {
                         return Err(self.fault(spot, cell, "is no label: every row needs one"));
                     }

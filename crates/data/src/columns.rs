@@ -55,7 +55,7 @@ pub(crate) fn choose(
         }
     };
     let weight = spec.weight.as_ref().map(find).transpose()?;
-    let group = spec.group.as_ref().map(find).transpose()?;
+    let group = spec.grouped_by().map(find).transpose()?;
     let features = match &spec.features {
         None => {
             let apart = [label, weight, group];
@@ -114,8 +114,8 @@ fn numbered(
     if need != LabelNeed::None && !labels {
         return refuse("it has no labels, and the learner needs them");
     }
-    let queries = spec.group.is_some();
-    if queries && !(*labels && *sparse && spec.group == Some(QUERIES.into())) {
+    let queries = spec.grouped_by().is_some();
+    if queries && !(*labels && *sparse && spec.grouped_by() == Some(&QUERIES.into())) {
         return refuse("`group` chooses a column, and this format has none (libsvm: \"qid\")");
     }
     if spec.weight.is_some() {

@@ -3,10 +3,13 @@
 
 use crate::chunk::{Chunk, Dictionary};
 use crate::groups::Grouping;
+use crate::partition::{beside, gathered};
 use crate::prepare::{Frame, Prepared, assemble, walk};
 use crate::sources::Flow;
+use crate::spill::{Pile, Room};
 use crate::{ColumnKind, Encoding, Features, Schema, Table, Target};
 use starlings_core::{Fault, Result, suggestion};
+use std::ops::Deref;
 
 /// Encoded features are kept sparse from this many features for each column.
 const SPARSE_FROM: usize = 4;
@@ -21,12 +24,19 @@ pub(crate) struct Fitting<'a> {
     codes: Vec<Option<Dictionary>>,
     classes: Option<Dictionary>,
     grouping: Grouping,
-    table: Table,
-    rows: usize,
+    pile: Pile<'a>,
+    labels: Vec<f32>,
+    weights: Vec<f32>,
+    groups: Vec<u32>,
 }
 
 impl<'a> Fitting<'a> {
-    pub(crate) fn new(schema: &'a Schema, prepared: &'a Prepared) -> Result<Fitting<'a>> {
+    /// Rows beyond what there is room for go to a file; without a room all stay in memory.
+    pub(crate) fn new(
+        schema: &'a Schema,
+        prepared: &'a Prepared,
+        room: Option<&'a Room>,
+    ) -> Result<Fitting<'a>> {
         let codes = schema.columns.iter().map(|column| match &column.kind {
             ColumnKind::Numeric { .. } => Ok(None),
             ColumnKind::Categorical { codes } => dictionary(codes).map(Some),
@@ -35,15 +45,37 @@ impl<'a> Fitting<'a> {
             Target::Classes(classes) => Some(dictionary(classes)?),
             _ => None,
         };
-        let features = Features::Dense { width: schema.features, values: vec![] };
-        let table = Table::new(features, vec![]);
-        let (codes, grouping) = (codes.collect::<Result<_>>()?, Grouping::default());
-        let (next_row, rows) = (None, 0);
-        Ok(Fitting { schema, prepared, next_row, codes, classes, grouping, table, rows })
+        Ok(Fitting {
+            schema,
+            prepared,
+            next_row: None,
+            codes: codes.collect::<Result<_>>()?,
+            classes,
+            grouping: Grouping::default(),
+            pile: Pile::new(schema.features, room),
+            labels: vec![],
+            weights: vec![],
+            groups: vec![],
+        })
+    }
+
+    /// Rows of a group may stand anywhere.
+    pub(crate) fn scattered(&mut self) {
+        self.grouping = Grouping::scattered();
     }
 
     /// Takes the next rows of the file called `name`.
-    pub(crate) fn add(&mut self, name: &str, mut chunk: Chunk) -> Result<Flow> {
+    pub(crate) fn add(&mut self, name: &str, chunk: Chunk) -> Result<Flow> {
+        self.add_some(name, chunk, None)
+    }
+
+    /// Takes some of the next rows: what is made of a row may depend on its number, so that all are encoded.
+    pub(crate) fn add_some(
+        &mut self,
+        name: &str,
+        mut chunk: Chunk,
+        picked: Option<&[usize]>,
+    ) -> Result<Flow> {
         if let Some(surprise) = chunk.surprises.pop() {
             return Err(surprise.fault);
         }
@@ -58,19 +90,18 @@ impl<'a> Fitting<'a> {
                 recode(&mut chunk.features, slot, &map);
             }
         }
-        if !chunk.labels.is_empty() && self.table.labels.len() != self.rows {
+        if !chunk.labels.is_empty() && self.labels.len() != self.rows() {
             return Err(Fault::caller(format!("{name} has labels, and files before it have none")));
         }
         for (what, here, before) in [
-            ("weights", chunk.weights.is_empty(), self.table.weights.is_empty()),
-            ("groups", chunk.groups.is_empty(), self.table.groups.is_empty()),
+            ("weights", chunk.weights.is_empty(), self.weights.is_empty()),
+            ("groups", chunk.groups.is_empty(), self.groups.is_empty()),
         ] {
-            if self.rows > 0 && here != before {
+            if self.rows() > 0 && here != before {
                 return Err(Fault::caller(format!("{name}: not all files have {what}")));
             }
         }
-        self.table.groups.extend(self.grouping.add(name, &chunk)?);
-        self.table.weights.extend_from_slice(&chunk.weights);
+        self.groups.extend(self.grouping.add(name, &chunk)?);
         let features = match self.prepared.is_empty() {
             true => encode(chunk.features, self.schema),
             false => {
@@ -79,32 +110,44 @@ impl<'a> Fitting<'a> {
             }
         };
         self.next_row = self.next_row.map(|row| row + chunk.rows as u64);
-        match self.rows {
-            0 => self.table.features = features,
-            _ => append(&mut self.table.features, &features),
+        match picked {
+            None => {
+                self.pile.add(chunk.rows, features)?;
+                self.weights.extend_from_slice(&chunk.weights);
+                self.labels.extend_from_slice(&chunk.labels);
+            }
+            Some(rows) => {
+                let some = Table::new(features, vec![]);
+                self.pile.add(rows.len(), gathered(&some, rows))?;
+                self.weights.extend(beside(&chunk.weights, rows));
+                self.labels.extend(beside(&chunk.labels, rows));
+            }
         }
-        self.rows += chunk.rows;
-        self.table.labels.extend_from_slice(&chunk.labels);
         Ok(Flow::More)
     }
 
     pub(crate) fn rows(&self) -> usize {
-        self.rows
+        self.pile.rows()
     }
 
-    pub(crate) fn finish(mut self) -> Table {
-        if self.rows == 0 && !self.prepared.is_empty() {
-            let nothing = walk(&self.prepared.steps, Frame::empty(&self.prepared.raw), None);
-            let nothing = nothing.expect("fitted steps take an empty frame");
-            self.table.features = assemble(&nothing, self.prepared, self.schema.encoding);
-        } else if self.rows == 0 {
-            let empty = Features::Dense { width: self.schema.columns.len(), values: vec![] };
-            self.table.features = match self.schema.columns.is_empty() {
-                true => self.table.features,
-                false => encode(empty, self.schema),
-            };
-        }
-        self.table
+    pub(crate) fn finish(self) -> Result<Table> {
+        let Fitting { schema, prepared, pile, labels, weights, groups, .. } = self;
+        let features = pile.finish(|plain| nothing(plain, schema, prepared))?;
+        Ok(Table { features, labels, weights, groups })
+    }
+}
+
+/// The features of no rows; `plain` without columns.
+fn nothing(plain: Features, schema: &Schema, prepared: &Prepared) -> Features {
+    if !prepared.is_empty() {
+        let nothing = walk(&prepared.steps, Frame::empty(&prepared.raw), None);
+        let nothing = nothing.expect("fitted steps take an empty frame");
+        return assemble(&nothing, prepared, schema.encoding);
+    }
+    let empty = Features::Dense { width: schema.columns.len(), values: vec![] };
+    match schema.columns.is_empty() {
+        true => plain,
+        false => encode(empty, schema),
     }
 }
 
@@ -113,7 +156,8 @@ pub(crate) fn relabel(name: &str, chunk: &mut Chunk, classes: &Dictionary) -> Re
     if let Some(seen) = &chunk.classes {
         let codes = seen.texts().iter().map(|text| class_code(name, classes, text));
         let codes: Vec<f32> = codes.collect::<Result<_>>()?;
-        chunk.labels.iter_mut().for_each(|label| *label = codes[*label as usize]);
+        let labels = chunk.labels.iter_mut().filter(|label| !label.is_nan());
+        labels.for_each(|label| *label = codes[*label as usize]);
     }
     Ok(())
 }
@@ -153,10 +197,14 @@ pub(crate) fn recode(features: &mut Features, slot: usize, map: &[f32]) {
 }
 
 /// Adds rows behind others of the same kind.
-pub(crate) fn append(to: &mut Features, from: &Features) {
+pub(crate) fn append<F, C>(to: &mut Features<F, C>, from: &Features<F, C>)
+where
+    F: Deref<Target = [f32]> + for<'a> Extend<&'a f32>,
+    C: Deref<Target = [u32]> + for<'a> Extend<&'a u32>,
+{
     match (to, from) {
         (Features::Dense { values, .. }, Features::Dense { values: more, .. }) => {
-            values.extend_from_slice(more);
+            values.extend(more.iter());
         }
         (
             Features::Sparse { width, starts, columns, values },
@@ -164,8 +212,8 @@ pub(crate) fn append(to: &mut Features, from: &Features) {
         ) => {
             let shift = columns.len();
             starts.extend(s[1..].iter().map(|start| start + shift));
-            columns.extend_from_slice(c);
-            values.extend_from_slice(v);
+            columns.extend(c.iter());
+            values.extend(v.iter());
             *width = (*width).max(*w);
         }
         _ => unreachable!("chunks of one source are of one kind"),

@@ -7,7 +7,8 @@
 //! group in which row (t+1)·B lies; a group larger than a batch comes in every step that it reaches over. So each row
 //! comes once a pass where no group is larger than a batch, and what a step uses does not depend on the workers.
 
-use crate::chunk::Chunk;
+use crate::chunk::{Chunk, Dictionary};
+use crate::learning::sorted;
 use crate::shard_start;
 use starlings_core::{Fault, Result, Rng, Shard};
 use std::collections::HashSet;
@@ -58,6 +59,11 @@ impl Groups {
     pub(crate) fn shard(&self, shard: Shard) -> Range<u64> {
         let at = shard.0 as usize;
         self.starts[self.bounds[at]]..self.starts[self.bounds[at + 1]]
+    }
+
+    /// The shard that has a group.
+    pub(crate) fn shard_of_group(&self, group: usize) -> usize {
+        self.bounds[1..self.bounds.len() - 1].partition_point(|bound| *bound <= group)
     }
 
     /// The group of a row.
@@ -125,6 +131,8 @@ impl Procession {
 /// Learns groups from rows as they pass.
 #[derive(Debug, Default)]
 pub(crate) struct Grouping {
+    /// Rows of a group may stand anywhere: groups are then numbered by their keys, see [`Grouping::finish`].
+    scattered: Option<Dictionary>,
     seen: HashSet<String>,
     last: Option<String>,
     rows: u64,
@@ -133,9 +141,34 @@ pub(crate) struct Grouping {
 }
 
 impl Grouping {
+    /// Of rows that stand anywhere.
+    pub(crate) fn scattered() -> Grouping {
+        Grouping { scattered: Some(Dictionary::default()), ..Grouping::default() }
+    }
+
+    /// Rows of each group; and the keys, where rows stand anywhere, in whose order groups then are.
+    pub(crate) fn finish(self) -> (Vec<u32>, Option<Vec<String>>) {
+        let Some(keys) = self.scattered else { return (self.sizes, None) };
+        let (texts, places) = sorted(keys.texts());
+        let mut sizes = vec![0; texts.len()];
+        self.sizes.iter().zip(places).for_each(|(size, place)| sizes[place as usize] = *size);
+        (sizes, Some(texts))
+    }
+
     /// Takes the next rows of the file called `name`; their groups, numbered over all rows.
     pub(crate) fn add(&mut self, name: &str, chunk: &Chunk) -> Result<Vec<u32>> {
         let texts = chunk.group_keys.texts();
+        if let Some(keys) = &mut self.scattered {
+            let codes: Vec<u32> =
+                texts.iter().map(|text| keys.code(text)).collect::<Result<_>>()?;
+            self.sizes.resize(keys.texts().len(), 0);
+            let numbers: Vec<u32> = chunk.groups.iter().map(|it| codes[*it as usize]).collect();
+            for number in &numbers {
+                let size = &mut self.sizes[*number as usize];
+                *size = size.saturating_add(1);
+            }
+            return Ok(numbers);
+        }
         let mut numbers = Vec::with_capacity(chunk.groups.len());
         for run in chunk.groups.chunk_by(|a, b| a == b) {
             let key = &texts[run[0] as usize];
@@ -159,7 +192,7 @@ fn scattered(name: &str, key: &str, row: u64) -> Fault {
     Fault::caller(format!(
         "{name}, row {row} (from 0, over all files): group '{key}' comes again after another one"
     ))
-    .hint("rows of a group must stand together: sort the file by its group column")
+    .hint("rows of a group must stand together: sort the file, or say partition = { key = \"…\" }")
 }
 
 #[cfg(test)]

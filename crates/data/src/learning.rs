@@ -6,16 +6,17 @@ use crate::columns::{Beside, Choice};
 use crate::encode::{append, encode, plain_number, recode};
 use crate::groups::Grouping;
 use crate::sources::{Flow, Shape};
+use crate::spill::{self, Room};
 use crate::{Column, ColumnKind, Encoding, Features, LabelNeed, Schema, Table, Target};
 use starlings_core::Result;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What is known of the rows so far.
-pub(crate) struct Learning {
+pub(crate) struct Learning<'a> {
     choice: Choice,
     encoding: Encoding,
     /// The raw rows, if they are to be kept.
-    kept: Option<Table>,
+    kept: Option<Kept<'a>>,
     /// Texts of features are not looked at: a preparation will.
     light: bool,
     slots: Vec<Slot>,
@@ -33,14 +34,40 @@ pub(crate) struct Learning {
 }
 
 /// What is kept of the rows.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Keep {
-    /// The rows themselves.
-    Rows,
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Keep<'a> {
+    /// The rows themselves, as long as there is room; all of them where no room is given.
+    Rows(Option<&'a Room>),
     /// What the columns hold, categories included.
     Columns,
     /// Of the features only whether they are numbers: a preparation looks at the rest.
     Kinds,
+}
+
+/// The raw rows.
+struct Kept<'a> {
+    room: Option<&'a Room>,
+    features: Features,
+    labels: Vec<f32>,
+    weights: Vec<f32>,
+    groups: Vec<u32>,
+}
+
+impl<'a> Kept<'a> {
+    fn new(features: Features, room: Option<&'a Room>) -> Kept<'a> {
+        Kept { room, features, labels: vec![], weights: vec![], groups: vec![] }
+    }
+
+    /// Whether there is room for the rows encoded.
+    fn fits(&self, rows: u64, schema: &Schema) -> bool {
+        let raw = spill::bytes(&self.features);
+        // Encoded sparse, a row has an entry of 8 bytes at most for each 4 bytes of its raw columns.
+        let encoded = match &self.features {
+            Features::Dense { .. } => (4 * rows * schema.features as u64).min(2 * raw).max(raw),
+            Features::Sparse { .. } => raw,
+        };
+        self.room.is_none_or(|room| room.holds(encoded))
+    }
 }
 
 #[derive(Default)]
@@ -58,11 +85,24 @@ pub(crate) struct Learnt {
     pub(crate) beside: Beside,
     /// Rows of each group; empty where there are no groups.
     pub(crate) group_rows: Vec<u32>,
+    /// The keys of groups whose rows stand anywhere.
+    pub(crate) keys: Option<Vec<String>>,
     pub(crate) table: Option<Table>,
 }
 
-impl Learning {
-    pub(crate) fn new(choice: Choice, encoding: Encoding, shape: &Shape, keep: Keep) -> Learning {
+impl<'a> Learning<'a> {
+    /// Rows of a group may stand anywhere.
+    pub(crate) fn scattered(mut self) -> Learning<'a> {
+        self.grouping = Grouping::scattered();
+        self
+    }
+
+    pub(crate) fn new(
+        choice: Choice,
+        encoding: Encoding,
+        shape: &Shape,
+        keep: Keep<'a>,
+    ) -> Learning<'a> {
         let slots = choice.reading.texts.len();
         let features = match shape {
             Shape::Numbered { sparse: true, .. } => {
@@ -76,8 +116,11 @@ impl Learning {
         Learning {
             choice,
             encoding,
-            kept: (keep == Keep::Rows).then_some(Table::new(features, vec![])),
-            light: keep == Keep::Kinds,
+            kept: match keep {
+                Keep::Rows(room) => Some(Kept::new(features, room)),
+                Keep::Columns | Keep::Kinds => None,
+            },
+            light: matches!(keep, Keep::Kinds),
             slots: (0..slots).map(|_| Slot::default()).collect(),
             classes: Dictionary::default(),
             class_rows: vec![],
@@ -111,7 +154,7 @@ impl Learning {
         if let Some(seen) = &chunk.classes {
             let map = merge(&mut self.classes, seen)?;
             self.class_rows.resize(self.classes.texts().len(), 0);
-            for label in &mut chunk.labels {
+            for label in chunk.labels.iter_mut().filter(|label| !label.is_nan()) {
                 *label = map[*label as usize];
                 self.class_rows[*label as usize] += 1;
             }
@@ -131,6 +174,9 @@ impl Learning {
             kept.weights.extend_from_slice(&chunk.weights);
             kept.groups.extend_from_slice(&groups);
             kept.labels.extend_from_slice(&chunk.labels);
+            let holds = kept.room.is_none_or(|room| room.holds(spill::bytes(&kept.features)));
+            // They will be read once more, by what was learnt, into a file.
+            self.kept = self.kept.take().filter(|_| holds);
         }
         Ok(Flow::More)
     }
@@ -167,17 +213,19 @@ impl Learning {
         };
         let label = self.choice.label.clone();
         let schema = Schema { columns, encoding, features, target, label };
-        let table = self.kept.take().map(|mut kept| {
+        let kept = self.kept.take().filter(|kept| kept.fits(self.rows, &schema));
+        let table = kept.map(|mut kept| {
             if let Features::Dense { values, .. } = &mut kept.features {
                 values.shrink_to_fit();
             }
             kept.labels.shrink_to_fit();
-            kept.features = encode(kept.features, &schema);
-            kept
+            let Kept { features, labels, weights, groups, .. } = kept;
+            Table { features: encode(features, &schema).into(), labels, weights, groups }
         });
         let entries = sparse.then_some(self.entries);
-        let (beside, group_rows) = (self.choice.beside.clone(), self.grouping.sizes);
-        Learnt { schema, class_rows, entries, beside, group_rows, table }
+        let beside = self.choice.beside.clone();
+        let (group_rows, keys) = self.grouping.finish();
+        Learnt { schema, class_rows, entries, beside, group_rows, keys, table }
     }
 
     /// Sorted classes; those that are written differently but are one number are one class.
@@ -185,7 +233,7 @@ impl Learning {
         match self.choice.reading.label {
             LabelNeed::None => return (Target::None, vec![]),
             LabelNeed::Number => return (Target::Number, vec![]),
-            LabelNeed::Class => {}
+            LabelNeed::Class | LabelNeed::SomeClasses => {}
         }
         let seen = self.classes.texts();
         let plain: Option<Vec<String>> = seen.iter().map(|text| plain_number(text)).collect();
@@ -201,7 +249,8 @@ impl Learning {
             class_rows[*code] += self.class_rows[seen];
         }
         if let Some(kept) = &mut self.kept {
-            kept.labels.iter_mut().for_each(|label| *label = map[*label as usize] as f32);
+            let labels = kept.labels.iter_mut().filter(|label| !label.is_nan());
+            labels.for_each(|label| *label = map[*label as usize] as f32);
         }
         (Target::Classes(classes), class_rows)
     }

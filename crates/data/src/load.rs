@@ -5,14 +5,16 @@
 use crate::chunk::{Chunk, Mark};
 use crate::columns::{by_schema, choose};
 use crate::encode::{Fitting, dictionary, relabel};
+use crate::folds::pick;
 use crate::groups::Groups;
 use crate::input::{Tally, changed};
 use crate::learning::{Keep, Learning};
+use crate::partition::{is_scattered, load_arranged, without_groups};
 use crate::prepare::{Census, Fitter, Labels, Prepared};
-use crate::sources::{Flow, Reading, Request, Role, Rows, Shape};
+use crate::sources::{Flow, Reading, Request, Rows, Shape};
 use crate::{
-    ColumnKind, ColumnRef, DataSpec, Encoding, Features, Holding, Intake, LabelNeed, Schema, Table,
-    Target, locate,
+    Arrangement, ColumnKind, ColumnRef, DataSpec, Encoding, Features, Holding, Intake, LabelNeed,
+    Partition, Room, Schema, Share, Table, Target, arrange, locate,
 };
 use serde::{Deserialize, Serialize};
 use starlings_core::{Fault, Result, Shard};
@@ -37,6 +39,9 @@ pub struct Survey {
     pub intake: Intake,
     /// Rows of each group, in the order of rows; empty where rows belong to no groups.
     pub group_rows: Vec<u32>,
+    /// The order of rows, where it is not that of the files.
+    #[serde(default)]
+    pub arrangement: Arrangement,
     /// The files in the order of rows.
     pub files: Vec<FilePlan>,
     /// BLAKE3 of the file's bytes, in hexadecimal; of the files' digests when there are several.
@@ -65,7 +70,7 @@ const MARKS_MAX: usize = 4096;
 /// Bad words in `spec`, missing or damaged files, ragged rows, missing labels, no rows at all. Each names
 /// the place.
 pub fn survey(spec: &DataSpec, encoding: Encoding, label: LabelNeed) -> Result<Survey> {
-    study(spec, encoding, label, false).map(|(survey, _)| survey)
+    study(spec, encoding, label, Keep::Columns).map(|(survey, _)| survey)
 }
 
 /// Reads everything once, for one process that holds all shards.
@@ -87,9 +92,27 @@ pub fn load_all(
     label: LabelNeed,
     shards: u32,
 ) -> Result<(Survey, Holding)> {
-    let (survey, table) = study(spec, encoding, label, true)?;
-    let table = Arc::new(table.expect("rows were to be kept"));
-    Ok((survey, Holding::whole(table, shards)))
+    load_all_within(spec, (encoding, label), shards, None)
+}
+
+/// The same, with what does not fit into the room in a file. Where rows must go there, they are read twice.
+///
+/// # Errors
+/// As [`survey`]; a full disk.
+pub fn load_all_within(
+    spec: &DataSpec,
+    (encoding, label): (Encoding, LabelNeed),
+    shards: u32,
+    room: Option<&Room>,
+) -> Result<(Survey, Holding)> {
+    let (survey, table) = study(spec, encoding, label, Keep::Rows(room))?;
+    if let Some(table) = table {
+        return Ok((survey, Holding::whole(Arc::new(table), shards)));
+    }
+    let survey = arrange(spec, survey, shards)?;
+    let all: Vec<Shard> = (0..shards).map(Shard).collect();
+    let holding = load_within(spec, &survey, (&all, shards), room)?;
+    Ok((survey, holding))
 }
 
 /// Reads only the rows of these shards.
@@ -97,31 +120,29 @@ pub fn load_all(
 /// # Errors
 /// Files that are missing, damaged or changed since the survey; a shard that does not exist.
 pub fn load(spec: &DataSpec, survey: &Survey, keep: &[Shard], shards: u32) -> Result<Holding> {
+    load_within(spec, survey, (keep, shards), None)
+}
+
+/// The same, with what does not fit into the room in a file.
+///
+/// # Errors
+/// As [`load`]; a full disk.
+pub fn load_within(
+    spec: &DataSpec,
+    survey: &Survey,
+    (keep, shards): (&[Shard], u32),
+    room: Option<&Room>,
+) -> Result<Holding> {
     let keep: BTreeSet<Shard> = keep.iter().copied().collect();
     if let Some(beyond) = keep.iter().find(|shard| shard.0 >= shards) {
         return Err(Fault::caller(format!("there is no {beyond} of {shards}")));
     }
+    if survey.arrangement.moves() {
+        return load_arranged(spec, survey, (&keep, shards), room);
+    }
     let (_, parts) = locate::open(spec)?;
-    unchanged(spec, survey, &parts)?;
-    let schema = &survey.schema;
-    let shape = parts[0].shape();
-    let need = need_of(schema);
-    let mut reading = choose(&parts[0].name(), shape, spec, schema.encoding, need)?.reading;
-    let prepared = &survey.intake.prepared;
-    let columns = if prepared.is_empty() { &schema.columns } else { &prepared.raw };
-    if reading.texts.len() != columns.len() {
-        return Err(changed(&parts[0].name()));
-    }
-    for (text, column) in reading.texts.iter_mut().zip(columns) {
-        *text = matches!(column.kind, ColumnKind::Categorical { .. });
-    }
-    // The survey knows the groups already.
-    reading.queries = false;
-    reading
-        .roles
-        .iter_mut()
-        .filter(|role| **role == Role::Group)
-        .for_each(|role| *role = Role::Skip);
+    let reading = prepare_reading(spec, survey, &parts)?;
+    let (schema, prepared) = (&survey.schema, &survey.intake.prepared);
     let groups = Groups::new(&survey.group_rows, shards).map(Arc::new);
     let table = Arc::new(Table::new(Features::Dense { width: 0, values: vec![] }, vec![]));
     let starts = BTreeMap::new();
@@ -138,7 +159,7 @@ pub fn load(spec: &DataSpec, survey: &Survey, keep: &[Shard], shards: u32) -> Re
             None => ranges.push(start..end),
         }
     }
-    let mut fitting = Fitting::new(schema, prepared)?;
+    let mut fitting = Fitting::new(schema, prepared, room)?;
     for range in &ranges {
         fitting.next_row = Some(range.start);
         let mut first = 0;
@@ -148,18 +169,44 @@ pub fn load(spec: &DataSpec, survey: &Survey, keep: &[Shard], shards: u32) -> Re
             let request =
                 Request { reading: &reading, rows: from..to, marks: &plan.marks, tally: None };
             if from < to {
-                read_rows(part.as_ref(), &request, &mut fitting)?;
+                read_rows(part.as_ref(), &request, &mut |chunk| {
+                    fitting.add(&part.name(), chunk).map(|_| ())
+                })?;
             }
             first += plan.rows;
         }
     }
-    let mut table = fitting.finish();
+    let mut table = fitting.finish()?;
     if let Some(groups) = &holding.groups {
         let rows = ranges.into_iter().flatten();
         table.groups = rows.map(|row| groups.of_row(row) as u32).collect();
     }
     holding.table = Arc::new(table);
     Ok(holding)
+}
+
+/// How the files of a survey are read: they must be those that it has seen.
+pub(crate) fn prepare_reading(
+    spec: &DataSpec,
+    survey: &Survey,
+    parts: &[Box<dyn Rows>],
+) -> Result<Reading> {
+    unchanged(spec, survey, parts)?;
+    let schema = &survey.schema;
+    let shape = parts[0].shape();
+    let need = need_of(schema);
+    let mut reading = choose(&parts[0].name(), shape, spec, schema.encoding, need)?.reading;
+    let prepared = &survey.intake.prepared;
+    let columns = if prepared.is_empty() { &schema.columns } else { &prepared.raw };
+    if reading.texts.len() != columns.len() {
+        return Err(changed(&parts[0].name()));
+    }
+    for (text, column) in reading.texts.iter_mut().zip(columns) {
+        *text = matches!(column.kind, ColumnKind::Categorical { .. });
+    }
+    // The survey knows the groups already, but not which row has which key, nor which is in which fold.
+    without_groups(&mut reading, is_scattered(spec) || spec.fold.is_some());
+    Ok(reading)
 }
 
 /// Reads raw files by the schema of a model. Columns are found by name where the file has a header, else by
@@ -170,6 +217,23 @@ pub fn load(spec: &DataSpec, survey: &Survey, keep: &[Shard], shards: u32) -> Re
 /// # Errors
 /// As [`survey`]; columns that the model needs and the file lacks; labels that are no class of the model.
 pub fn load_with(spec: &DataSpec, schema: &Schema, intake: &Intake) -> Result<Table> {
+    let table = load_with_share(spec, schema, intake, Share::WHOLE)?;
+    match table.rows() {
+        0 => Err(no_rows(spec)),
+        _ => Ok(table),
+    }
+}
+
+/// As [`load_with`], but only the rows of a share, which may be none.
+///
+/// # Errors
+/// As [`load_with`].
+pub fn load_with_share(
+    spec: &DataSpec,
+    schema: &Schema,
+    intake: &Intake,
+    share: Share,
+) -> Result<Table> {
     let prepared = &intake.prepared;
     let raw =
         Schema { columns: prepared.raw.clone(), features: prepared.raw_width, ..schema.clone() };
@@ -177,22 +241,38 @@ pub fn load_with(spec: &DataSpec, schema: &Schema, intake: &Intake) -> Result<Ta
     // The model's names tell a header from a row of texts.
     let names = raw.columns.iter().map(|column| ColumnRef::Name(column.name.clone()));
     let (_, parts) = locate::open(&DataSpec { features: Some(names.collect()), ..spec.clone() })?;
-    let mut fitting = Fitting::new(schema, prepared)?;
+    let mut fitting = Fitting::new(schema, prepared, None)?;
+    if is_scattered(spec) {
+        fitting.scattered();
+    }
+    let mut row = 0;
     for part in &parts {
         let reading = by_schema(&part.name(), part.shape(), spec, (raw, &intake.beside))?;
         let request = Request { reading: &reading, rows: 0..u64::MAX, marks: &[], tally: None };
-        part.read(&request, &mut |chunk| fitting.add(&part.name(), chunk))?;
+        part.read(&request, &mut |mut chunk| {
+            let mine = (0..chunk.rows).filter(|&at| share.has(row + at as u64));
+            let mine: Vec<usize> = mine.collect();
+            row += chunk.rows as u64;
+            pick(&mut chunk, &mine)?;
+            match mine.is_empty() {
+                true => Ok(Flow::More),
+                false => fitting.add(&part.name(), chunk),
+            }
+        })?;
     }
-    match fitting.rows() {
-        0 => Err(no_rows(spec)),
-        _ => Ok(fitting.finish()),
-    }
+    fitting.finish()
 }
 
+/// Whether rows are to lie otherwise than in the files.
+fn rearranged(spec: &DataSpec) -> bool {
+    matches!(spec.partition, Some(Partition::Key(_) | Partition::Sort(_)))
+}
+
+/// The survey has refused rows without a label already, where the learner wants every row to have one.
 fn need_of(schema: &Schema) -> LabelNeed {
     match schema.target {
         Target::None => LabelNeed::None,
-        Target::Classes(_) => LabelNeed::Class,
+        Target::Classes(_) => LabelNeed::SomeClasses,
         Target::Number => LabelNeed::Number,
     }
 }
@@ -223,7 +303,11 @@ fn unchanged(spec: &DataSpec, survey: &Survey, parts: &[Box<dyn Rows>]) -> Resul
 }
 
 /// Reads exactly the rows of a request.
-fn read_rows(part: &dyn Rows, request: &Request<'_>, fitting: &mut Fitting<'_>) -> Result<()> {
+pub(crate) fn read_rows(
+    part: &dyn Rows,
+    request: &Request<'_>,
+    take: &mut dyn FnMut(Chunk) -> Result<()>,
+) -> Result<()> {
     let name = part.name();
     let mut next = request.rows.start;
     part.read(request, &mut |mut chunk| {
@@ -234,7 +318,7 @@ fn read_rows(part: &dyn Rows, request: &Request<'_>, fitting: &mut Fitting<'_>) 
             let origin = chunk.first_row;
             chunk.crop((from - origin) as usize..(to - origin) as usize);
             next = to;
-            fitting.add(&name, chunk)?;
+            take(chunk)?;
         }
         Ok(if next < request.rows.end { Flow::More } else { Flow::Stop })
     })?;
@@ -248,22 +332,27 @@ fn study(
     spec: &DataSpec,
     encoding: Encoding,
     label: LabelNeed,
-    keep: bool,
+    keep: Keep<'_>,
 ) -> Result<(Survey, Option<Table>)> {
+    spec.check_partition()?;
     let (format, parts) = locate::open(spec)?;
     let plain = spec.prepare.is_empty();
-    if plain && let Some((rows, schema)) = parts[0].known(encoding, label)? {
+    // Rows that must move are read once more when it is known where to.
+    let keep = if rearranged(spec) { Keep::Columns } else { keep };
+    if plain
+        && !rearranged(spec)
+        && let Some((rows, schema)) = parts[0].known(encoding, label)?
+    {
         return known(spec, (format, parts[0].as_ref()), (rows, schema), keep);
     }
     let shape = parts[0].shape();
     let mut choice = choose(&parts[0].name(), shape, spec, encoding, label)?;
     loop {
-        let keep_now = match (plain, keep) {
-            (false, _) => Keep::Kinds,
-            (true, true) => Keep::Rows,
-            (true, false) => Keep::Columns,
-        };
+        let keep_now = if plain { keep } else { Keep::Kinds };
         let mut learning = Learning::new(choice.clone(), encoding, shape, keep_now);
+        if is_scattered(spec) {
+            learning = learning.scattered();
+        }
         let (mut files, mut digests) = (Vec::new(), Vec::new());
         for part in &parts {
             let tally = Tally::default();
@@ -286,7 +375,13 @@ fn study(
         let (mut survey, table) = learnt(spec, format, shape, learning)?;
         (survey.files, survey.digest) = (files, joined(&digests));
         return match plain {
-            true => Ok((survey, table)),
+            true => {
+                let table = match table {
+                    None => reread(spec, &survey, keep)?,
+                    table => table,
+                };
+                Ok((survey, table))
+            }
             false => prepared(spec, survey, (&parts, &choice.reading), keep),
         };
     }
@@ -297,7 +392,7 @@ fn learnt(
     spec: &DataSpec,
     format: &str,
     shape: &Shape,
-    learning: Learning,
+    learning: Learning<'_>,
 ) -> Result<(Survey, Option<Table>)> {
     if learning.rows == 0 {
         return Err(no_rows(spec));
@@ -319,6 +414,7 @@ fn learnt(
         entries: learnt.entries,
         intake: Intake { beside: learnt.beside, prepared: Prepared::default() },
         group_rows: learnt.group_rows,
+        arrangement: learnt.keys.map_or(Arrangement::AsRead, Arrangement::Keys),
         files: vec![],
         digest: String::new(),
     };
@@ -330,7 +426,7 @@ fn prepared(
     spec: &DataSpec,
     mut survey: Survey,
     (parts, reading): (&[Box<dyn Rows>], &Reading),
-    keep: bool,
+    keep: Keep<'_>,
 ) -> Result<(Survey, Option<Table>)> {
     let encoding = survey.schema.encoding;
     if encoding == Encoding::Identity {
@@ -373,18 +469,19 @@ fn prepared(
     (done.outputs, done.sparse) = (found.outputs, found.sparse);
     (survey.schema.columns, survey.schema.features) = (found.columns, found.features);
     survey.intake.prepared = done;
-    let table = keep.then(|| whole(spec, &survey)).transpose()?;
+    let table = reread(spec, &survey, keep)?;
     Ok((survey, table))
 }
 
-/// All rows, read by a survey.
-fn whole(spec: &DataSpec, survey: &Survey) -> Result<Table> {
-    let whole = load(spec, survey, &[Shard(0)], 1)?;
-    Ok(Arc::try_unwrap(whole.table).expect("just made, with one owner"))
+/// All rows, read by a survey, if they are wanted.
+fn reread(spec: &DataSpec, survey: &Survey, keep: Keep<'_>) -> Result<Option<Table>> {
+    let Keep::Rows(room) = keep else { return Ok(None) };
+    let whole = load_within(spec, survey, (&[Shard(0)], 1), room)?;
+    Ok(Some(Arc::try_unwrap(whole.table).expect("just made, with one owner")))
 }
 
 /// One pass over one file.
-fn pass(part: &dyn Rows, request: &Request<'_>, learning: &mut Learning) -> Result<FilePlan> {
+fn pass(part: &dyn Rows, request: &Request<'_>, learning: &mut Learning<'_>) -> Result<FilePlan> {
     let mut plan = FilePlan { name: part.name(), rows: 0, bytes: part.size()?, marks: Vec::new() };
     let name = part.name();
     let mut stride = 1u64;
@@ -415,7 +512,7 @@ fn known(
     spec: &DataSpec,
     (format, part): (&str, &dyn Rows),
     (rows, schema): (u64, Schema),
-    keep: bool,
+    keep: Keep<'_>,
 ) -> Result<(Survey, Option<Table>)> {
     let plan = FilePlan { name: part.name(), rows, bytes: part.size()?, marks: vec![] };
     let survey = Survey {
@@ -426,10 +523,11 @@ fn known(
         entries: None,
         intake: Intake::default(),
         group_rows: vec![],
+        arrangement: Arrangement::AsRead,
         files: vec![plan],
         digest: blake3::hash(part.name().as_bytes()).to_hex().to_string(),
     };
-    let table = keep.then(|| whole(spec, &survey)).transpose()?;
+    let table = reread(spec, &survey, keep)?;
     Ok((survey, table))
 }
 

@@ -2,6 +2,7 @@
 //! format they have.
 
 use crate::beside;
+use crate::folds::folded;
 use crate::input::{Input, cannot_open};
 use crate::sources::{Format, Place, Rows, SOURCES, Shape, builtin};
 use crate::{DataSpec, Source};
@@ -47,7 +48,8 @@ pub(crate) fn open(spec: &DataSpec) -> Result<(&'static str, Vec<Box<dyn Rows>>)
         }
         parts.push(part);
     }
-    Ok((format.name, parts))
+    let folded = |(number, part)| folded(part, number, &spec);
+    Ok((format.name, parts.into_iter().enumerate().map(folded).collect()))
 }
 
 /// Opens all parts of a data set and looks at their first rows.
@@ -126,7 +128,7 @@ fn places(source: &Source) -> Result<Vec<Place>> {
     }
     if let Some((scheme, _)) = place.split_once("://") {
         return Err(Fault::caller(format!("{place}: this program does not read {scheme}:// addresses"))
-            .hint("give a path, a pattern, a built-in or synthetic://…; s3:// and https:// need the feature `remote`"));
+            .hint("give a path, a pattern, a built-in or synthetic://…; s3:// and https:// need the feature `remote`, hdfs:// the feature `hdfs`"));
     }
     let path = Path::new(place);
     let files = match path {

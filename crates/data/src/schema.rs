@@ -25,6 +25,16 @@ pub enum LabelNeed {
     Class,
     /// Numbers.
     Number,
+    /// Classes, and a row may have none: its label is NaN.
+    SomeClasses,
+}
+
+impl LabelNeed {
+    /// Whether labels become codes.
+    #[must_use]
+    pub fn is_class(self) -> bool {
+        matches!(self, LabelNeed::Class | LabelNeed::SomeClasses)
+    }
 }
 
 /// What a column holds.

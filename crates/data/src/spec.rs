@@ -2,8 +2,11 @@
 //! same words travel to every worker, so they read both from a job file (a bare string or number) and
 //! from the wire (where every value names its own shape).
 
+use crate::folds::FoldSpec;
+use crate::partition::Partition;
 use crate::prepare::StepSpec;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use starlings_core::{Fault, Result};
 use std::path::{Path, PathBuf};
 
 /// One data set, as `[data]` of a job file describes it.
@@ -23,6 +26,9 @@ pub struct DataSpec {
     /// The column that says which group (query, session) each row belongs to; rows of a group stand together.
     #[serde(default)]
     pub group: Option<ColumnRef>,
+    /// Which rows lie together; without it as the files have them, or by group.
+    #[serde(default)]
+    pub partition: Option<Partition>,
     /// What is made of the columns before a learner sees them, step by step.
     #[serde(default)]
     pub prepare: Vec<StepSpec>,
@@ -35,6 +41,9 @@ pub struct DataSpec {
     /// What stands between two fields; without it the first lines tell.
     #[serde(default)]
     pub delimiter: Option<char>,
+    /// Which rows are meant, where not all are.
+    #[serde(default)]
+    pub fold: Option<FoldSpec>,
 }
 
 /// Where a data set is.
@@ -86,10 +95,12 @@ impl DataSpec {
             features: None,
             weight: None,
             group: None,
+            partition: None,
             prepare: Vec::new(),
             format: None,
             header: None,
             delimiter: None,
+            fold: None,
         }
     }
 
@@ -100,9 +111,37 @@ impl DataSpec {
         self
     }
 
+    /// The column whose equal values are a group: rows of a key are one wherever they stand.
+    pub(crate) fn grouped_by(&self) -> Option<&ColumnRef> {
+        match &self.partition {
+            Some(Partition::Key(key)) => Some(key),
+            _ => self.group.as_ref(),
+        }
+    }
+
+    /// Sees that the words about groups and partition make sense together.
+    pub(crate) fn check_partition(&self) -> Result<()> {
+        match (&self.partition, &self.group) {
+            (Some(Partition::Group), None) => {
+                Err(Fault::caller("[data] partition = \"group\" needs to know the groups")
+                    .hint("name their column: group = \"…\""))
+            }
+            (Some(Partition::Key(key)), Some(group)) if key != group => {
+                Err(Fault::caller("[data] has both a partition by key and a group")
+                    .hint("rows of a key are a group: leave out `group`"))
+            }
+            (Some(Partition::Sort(_)), Some(_)) => {
+                Err(Fault::caller("[data] rows cannot be sorted and stay in groups")
+                    .hint("leave out `group` or `partition`"))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// All columns that the words name.
     pub(crate) fn columns_named(&self) -> impl Iterator<Item = &ColumnRef> {
-        let apart = [&self.label, &self.weight, &self.group].into_iter().flatten();
+        let apart = [self.label.as_ref(), self.weight.as_ref(), self.grouped_by()];
+        let apart = apart.into_iter().flatten();
         apart.chain(self.features.iter().flatten())
     }
 

@@ -1,15 +1,19 @@
 //! The rows as a worker holds them: features as f32 (dense, row after row, or compressed sparse rows) and
 //! labels beside them. Read-only once loaded, so that all threads of a process share one table.
 
-/// The features of a table.
-#[derive(Clone, PartialEq, Debug)]
-pub enum Features {
+use crate::numbers::Numbers;
+use serde::{Deserialize, Serialize};
+
+/// The features of rows. `F` and `C` hold the numbers: vectors while rows are put together, and in a [`Table`] whatever
+/// [`Numbers`] they were put into.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub enum Features<F = Vec<f32>, C = Vec<u32>> {
     /// `width` numbers a row, row after row. A missing number is NaN until it is filled.
     Dense {
         /// Numbers in a row.
         width: usize,
         /// All numbers.
-        values: Vec<f32>,
+        values: F,
     },
     /// Compressed sparse rows: row r has the entries `starts[r]..starts[r + 1]`.
     Sparse {
@@ -18,9 +22,9 @@ pub enum Features {
         /// Where each row starts; one longer than the number of rows.
         starts: Vec<usize>,
         /// The column of each entry, increasing within a row.
-        columns: Vec<u32>,
+        columns: C,
         /// The value of each entry.
-        values: Vec<f32>,
+        values: F,
     },
 }
 
@@ -33,11 +37,26 @@ pub enum Row<'a> {
     Sparse(&'a [u32], &'a [f32]),
 }
 
+/// Features in memory or in a file.
+pub type Stored = Features<Numbers<f32>, Numbers<u32>>;
+
+impl From<Features> for Stored {
+    fn from(features: Features) -> Stored {
+        match features {
+            Features::Dense { width, values } => Stored::Dense { width, values: values.into() },
+            Features::Sparse { width, starts, columns, values } => {
+                let (columns, values) = (columns.into(), values.into());
+                Stored::Sparse { width, starts, columns, values }
+            }
+        }
+    }
+}
+
 /// Features and labels of the rows that a worker holds.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Table {
     /// The features.
-    pub features: Features,
+    pub features: Stored,
     /// One label a row: a class code, a number, or empty when there are none.
     pub labels: Vec<f32>,
     /// How much each row counts, finite and not negative; empty when all count one.
@@ -50,7 +69,15 @@ impl Table {
     /// Rows that all count one and belong to no group.
     #[must_use]
     pub fn new(features: Features, labels: Vec<f32>) -> Table {
-        Table { features, labels, weights: Vec::new(), groups: Vec::new() }
+        Table { features: features.into(), labels, weights: Vec::new(), groups: Vec::new() }
+    }
+
+    /// Whether the features lie in a file, because there was no room for them in memory.
+    #[must_use]
+    pub fn is_mapped(&self) -> bool {
+        match &self.features {
+            Features::Dense { values, .. } | Features::Sparse { values, .. } => values.is_mapped(),
+        }
     }
 
     /// How much a row counts.

@@ -5,10 +5,13 @@
 #![expect(clippy::unwrap_used, reason = "a test's own helpers may fail loudly, as its tests do")]
 
 use starlings_core::{Blame, Shard};
+use starlings_data::remote::{Bucket, Put};
 use starlings_data::{DataSpec, Encoding, LabelNeed, load, load_all, remote, survey};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 struct Server {
@@ -71,15 +74,123 @@ fn rows(count: u32) -> String {
     "x,z,class\n".to_string() + &(0..count).map(row).collect::<String>()
 }
 
-#[test]
-fn objects_are_read_in_ranges_as_files_are() {
-    let Some(server) = Server::start() else {
+/// The store, or a word that there is none.
+fn store() -> Option<Server> {
+    let server = Server::start();
+    if server.is_none() {
         #[expect(clippy::print_stderr, reason = "a test that did not run says so")]
         {
-            eprintln!("skipped: moto_server is not installed");
+            eprintln!("skipped: moto_server is not installed (pip install 'moto[server]')");
         }
-        return;
-    };
+    }
+    server
+}
+
+#[test]
+fn exactly_one_of_two_writers_wins() {
+    let Some(server) = store() else { return };
+    server.put("vault", b"");
+    let bucket = Bucket::of("s3://vault/jobs").unwrap();
+    let kind = |result: std::io::Result<String>| result.unwrap_err().kind();
+    let first = bucket.put("jobs/a/manifest", b"one", &Put::Absent).unwrap();
+    assert_eq!(
+        kind(bucket.put("jobs/a/manifest", b"two", &Put::Absent)),
+        std::io::ErrorKind::AlreadyExists
+    );
+    assert_eq!(bucket.get("jobs/a/manifest").unwrap(), (b"one".to_vec(), first.clone()));
+    let second = bucket.put("jobs/a/manifest", b"three", &Put::Is(first.clone())).unwrap();
+    assert_ne!(first, second);
+    assert_eq!(
+        kind(bucket.put("jobs/a/manifest", b"four", &Put::Is(first))),
+        std::io::ErrorKind::AlreadyExists
+    );
+    assert_eq!(bucket.get("jobs/a/manifest").unwrap().0, b"three");
+    bucket.put("jobs/b/model", b"m", &Put::Always).unwrap();
+    bucket.put("jobs/b/model", b"n", &Put::Always).unwrap();
+    let mut names = bucket.list("jobs").unwrap();
+    names.sort();
+    assert_eq!(names, ["jobs/a/manifest", "jobs/b/model"]);
+    bucket.delete("jobs/b/model").unwrap();
+    bucket.delete("jobs/b/model").unwrap();
+    let gone = bucket.get("jobs/b/model").unwrap_err();
+    assert_eq!(gone.kind(), std::io::ErrorKind::NotFound);
+    assert!(gone.to_string().contains("s3://vault/jobs/b/model"), "{gone}");
+    assert!(!gone.to_string().contains("very-secret"));
+}
+
+/// A web server with one file. It closes the first connections without an answer, and knows ranges or not.
+fn web(content: String, drops: u32, ranges: bool) -> (SocketAddr, Arc<AtomicU32>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let (address, asked) = (listener.local_addr().unwrap(), Arc::new(AtomicU32::new(0)));
+    let count = asked.clone();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let request = head_of(&mut stream);
+            if request.is_empty() || count.fetch_add(1, Ordering::Relaxed) < drops {
+                continue;
+            }
+            let range = request.lines().find_map(|line| {
+                let (name, value) = line.split_once(':')?;
+                let value = value.trim().strip_prefix("bytes=")?;
+                let (from, to) = value.split_once('-')?;
+                let bounds = (from.parse::<usize>().ok()?, to.parse::<usize>().ok()? + 1);
+                name.eq_ignore_ascii_case("range").then_some(bounds)
+            });
+            let (status, (from, to)) = match range.filter(|_| ranges) {
+                Some(range) => ("206 Partial Content", range),
+                None => ("200 OK", (0, content.len())),
+            };
+            let body = if request.starts_with("HEAD") { "" } else { &content[from..to] };
+            let length = to - from;
+            let _ = write!(
+                stream,
+                "HTTP/1.1 {status}\r\nContent-Length: {length}\r\nLast-Modified: Thu, 01 Jan 2026 00:00:00 GMT\r\n\
+                 Content-Range: bytes {from}-{}/{}\r\nConnection: close\r\n\r\n{body}",
+                to.saturating_sub(1),
+                content.len()
+            );
+        }
+    });
+    (address, asked)
+}
+
+fn head_of(stream: &mut TcpStream) -> String {
+    let mut head = Vec::new();
+    let mut byte = [0];
+    while !head.ends_with(b"\r\n\r\n") && stream.read(&mut byte).is_ok_and(|read| read == 1) {
+        head.push(byte[0]);
+    }
+    String::from_utf8_lossy(&head).into_owned()
+}
+
+#[test]
+fn dropped_connections_are_made_again_and_a_server_without_ranges_is_named() {
+    let text = rows(500_000);
+    assert!(text.len() > 5 << 20, "must be more than one range");
+    let (address, asked) = web(text.clone(), 2, true);
+    let spec = DataSpec::new(format!("http://{address}/a.csv"));
+    let (found, holding) = load_all(&spec, Encoding::OneHot, LabelNeed::Class, 4).unwrap();
+    assert_eq!((found.rows, holding.table.rows()), (500_000, 500_000));
+    assert!(asked.load(Ordering::Relaxed) > 4);
+    let (address, _) = web(text, 0, false);
+    let spec = DataSpec::new(format!("http://{address}/a.csv"));
+    let fault = survey(&spec, Encoding::OneHot, LabelNeed::Class).unwrap_err().to_string();
+    assert!(fault.contains(&format!("http://{address}/a.csv")), "{fault}");
+}
+
+#[cfg(feature = "hdfs")]
+#[test]
+fn a_name_node_that_is_not_there_is_named() {
+    let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let spec = DataSpec::new(format!("hdfs://{nobody}/folder/a.csv"));
+    let fault = survey(&spec, Encoding::OneHot, LabelNeed::Class).unwrap_err().to_string();
+    assert!(fault.contains(&format!("hdfs://{nobody}/folder/a.csv")), "{fault}");
+}
+
+#[test]
+fn objects_are_read_in_ranges_as_files_are() {
+    let Some(server) = store() else { return };
     let folder = tempfile::tempdir().unwrap();
     let text = rows(600_000);
     assert!(text.len() > 5 << 20, "must be more than one range");

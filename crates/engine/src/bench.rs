@@ -39,6 +39,9 @@ pub struct AllReduce {
     /// Whether f64 are summed, by the reproducible fold: the same bits for any number of workers.
     #[serde(default)]
     pub fold: Width,
+    /// Whether links are inside TLS, as between hosts. Processes only.
+    #[serde(default)]
+    pub tls: bool,
 }
 
 /// What is summed, and how.
@@ -127,13 +130,19 @@ impl AllReduce {
         })
     }
 
-    /// Shared memory, or what links of this launcher are made of.
+    /// Shared memory, or what links of this launcher are made of; TLS only around the latter.
     fn check_transport(&self, launcher: &str) -> Result<()> {
         let known = ["shared", links_of(launcher)];
         match self.transport.as_deref() {
             Some(word) if !known.contains(&word) => {
                 let what = format!("the launcher '{launcher}' has no transport '{word}'");
                 Err(Fault::caller(what).hint(suggestion(word, &known)))
+            }
+            _ if self.tls
+                && (launcher != "processes" || self.transport.as_deref() != Some("tcp")) =>
+            {
+                Err(Fault::caller("only links between processes are inside TLS")
+                    .hint("add --launcher processes --transport tcp"))
             }
             _ => Ok(()),
         }
@@ -194,11 +203,11 @@ impl AllReduce {
             let sum = if self.fold == Width::Double {
                 merger.merge(update)?
             } else {
-                let updates = [update];
+                let updates = vec![update];
                 let agreed = peaks.merge(exponents(&updates))?;
-                let whole = quantised(&updates, &agreed, world)
+                let (whole, kinds) = quantised(updates, &agreed, world)
                     .map_err(|error| Fault::machine(error.to_string()))?;
-                restored(merger.merge(whole)?, &agreed, &updates[0], world)
+                restored(merger.merge(whole)?, &agreed, &kinds, world)
             };
             if round >= WARM_UP {
                 seconds.push(begun.elapsed().as_secs_f64());
@@ -260,7 +269,7 @@ impl AllReduce {
     }
 
     fn on_processes(&self, program: Option<&Path>) -> Result<Measured> {
-        with_children(program, self.workers, |address, ticket, watch| {
+        with_children(program, (self.workers, self.tls), |address, ticket, watch| {
             let control = call(address, ticket)?;
             let job = serde_json::to_string(&Order::AllReduce(self.clone()))
                 .map_err(|error| Fault::machine(error.to_string()))?;

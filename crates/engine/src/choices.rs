@@ -7,7 +7,7 @@ use crate::rules::{RULES, Rule};
 use starlings_codec::{CODECS, Cheapest, Codec, Compressor, Rounds, Scheme};
 use starlings_consistency::{Blending, CONSISTENCIES, Consistency, Gate};
 use starlings_core::{Ability, Card, Entry, Fault, ParamKind, Params, Result, suggestion};
-use starlings_learn::{Appetite, BuildLearner, LEARNERS, Learner};
+use starlings_learn::{Appetite, BuildLearner, LEARNERS, Learner, Rebuilds};
 use starlings_nn::NETWORKS;
 use starlings_plan::{PLANS, Plan};
 use starlings_topology::{Form, Graph, Partial, Shuffle, TOPOLOGIES, Topology, Walk};
@@ -148,9 +148,10 @@ impl Choices {
     /// How a step ends when a member is lost.
     #[must_use]
     pub fn completion(&self) -> Completion {
-        let whole = self.plan.stages() == 1 && !self.served;
+        let whole = self.plan.stages() == 1 && self.served == self.owned();
         match (&self.layout, &*self.blend) {
-            _ if !whole || !self.learner.rebuilds() => Completion::Restore,
+            _ if !whole || self.learner.rebuilds() == Rebuilds::Never => Completion::Restore,
+            _ if self.owned() && self.gate.lead_max() != Some(0) => Completion::Continue,
             (Layout::Graph(_) | Layout::Walk(_) | Layout::Partial(_), _) => Completion::Continue,
             (_, Blending::Local(_)) => Completion::Continue,
             _ => match self.learner.appetite() {
@@ -158,6 +159,18 @@ impl Choices {
                 Appetite::Passes => Completion::Recompute,
             },
         }
+    }
+
+    /// Whether each seat owns rows of the model and pushes to all others.
+    #[must_use]
+    pub fn owned(&self) -> bool {
+        self.served && !matches!(self.layout, Layout::Groups(_))
+    }
+
+    /// Whether owners have backups, where members may be lost: not where a loss takes all back to a checkpoint anyway.
+    #[must_use]
+    pub fn backs_up(&self) -> bool {
+        self.owned() && self.completion() != Completion::Restore
     }
 
     /// Whether all replicas hold the same bits after every step.
@@ -250,7 +263,7 @@ pub fn learner(
         let known: Vec<&str> = learners().map(|entry| entry.name).collect();
         Fault::caller(format!("unknown learner '{name}'")).hint(suggestion(name, &known))
     })?;
-    let params = entry.check("learner", &choice.given)?;
+    let params = entry.check("learner", &crate::trained_members::resolve(&choice.given)?)?;
     let learner = (entry.build)(&params)?;
     Ok((entry, learner, params))
 }
@@ -361,6 +374,8 @@ fn card_of(entry: &'static Entry<BuildLearner>, mut table: toml::Table) -> Optio
             ParamKind::Choice(words) => words.first().copied()?.into(),
             ParamKind::Text => "".into(),
             ParamKind::Sizes { .. } | ParamKind::Texts => toml::Value::Array(Vec::new()),
+            ParamKind::Table => toml::Table::new().into(),
+            ParamKind::Tables => toml::value::Array::new().into(),
         };
         table.insert(param.name.to_string(), value);
     }

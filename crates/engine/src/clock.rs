@@ -85,6 +85,8 @@ pub struct Clock {
     computation: f64,
     /// What happened in the last step: told when the next is done, for only then do all others have it, too.
     held: Vec<Event>,
+    /// The counts of the pass before that step.
+    before: (f64, u64, u64),
 }
 
 impl Clock {
@@ -110,7 +112,14 @@ impl Clock {
             spent: BTreeMap::new(),
             computation: 0.0,
             held: Vec::new(),
+            before: (0.0, 0, 0),
         }
+    }
+
+    /// The last step is taken again: nothing is told of it yet.
+    pub fn take_back(&mut self) {
+        self.held.clear();
+        (self.pass_sum, self.pass_count, self.iterations) = self.before;
     }
 
     /// So many bytes have been sent so far.
@@ -128,6 +137,12 @@ impl Clock {
         for event in std::mem::take(&mut self.held) {
             self.tell(event);
         }
+    }
+
+    /// Forgets what was held back: this worker has gone back to an earlier step.
+    pub fn forget(&mut self) {
+        self.held.clear();
+        (self.pass_sum, self.pass_count, self.iterations) = (0.0, 0, 0);
     }
 
     /// Starts anew: loading is over, training begins.
@@ -199,6 +214,7 @@ impl Clock {
         if self.seat != Seat(0) {
             return;
         }
+        self.before = (self.pass_sum, self.pass_count, self.iterations);
         if let Some(objective) = outcome.objective {
             self.pass_sum += objective;
             self.pass_count += 1;

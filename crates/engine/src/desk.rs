@@ -4,7 +4,10 @@
 use crate::bridge::{Built, Exchange, Nobody, Plans};
 use crate::choices::{Carriage, Choices, Layout, raw};
 use crate::clock::{Clock, Observer, Whereabouts, process_cpu_seconds};
+use crate::earlier;
+use crate::evaluation::Exam;
 use crate::exchange::packet::Losses;
+use crate::exchange::served::Shard as ServerShard;
 use crate::job::{Deal, EPOCHS_DEFAULT, Fold, Job};
 use crate::keeper::{Keeper, Resumed};
 use crate::net::Net;
@@ -13,12 +16,14 @@ use crate::redeal::{Loader, Redeal};
 use crate::serve::Ledger;
 use crate::stop::Stop;
 use crate::trace::Tracer;
-use crate::walk::Walk;
+use crate::walk::{Walk, Walked};
 use crate::wiring::StageWires;
 use serde::{Deserialize, Serialize};
 use starlings_consistency::Blending;
-use starlings_core::{Blame, Deadline, Event, Fault, Model, Pace, Result, Role, Seat, Shard, Step};
-use starlings_data::{Batch, Dealer, Holding, Slice};
+use starlings_core::{
+    Blame, Deadline, Event, Fault, Model, Pace, Panel, Result, Role, Seat, Shard, Step, failpoint,
+};
+use starlings_data::{Batch, Dealer, Holding, Intake, Slice};
 use starlings_learn::{
     Appetite, Facts, Grade, Learner, Memory, Moment, NoWires, Outbox, Place, Wires, Work,
 };
@@ -36,6 +41,8 @@ pub struct Setup<'a> {
     pub choices: Choices,
     /// What is known of the data.
     pub facts: Facts,
+    /// How files become rows, besides what the facts say.
+    pub intake: Intake,
     /// The rows of this worker's shards.
     pub holding: Holding,
     /// What this worker does.
@@ -105,6 +112,9 @@ pub struct Figures {
     pub paces: Vec<Pace>,
     /// Rows of lost workers that no later step could take up.
     pub rows_left_out: u64,
+    /// How good the model is on the job's test rows, where the flock could measure it.
+    #[serde(default)]
+    pub evaluation: Option<Panel>,
 }
 
 /// Makes the moment of a step.
@@ -146,6 +156,7 @@ pub struct Desk {
     pub(crate) job: Job,
     pub(crate) choices: Choices,
     pub(crate) facts: Facts,
+    intake: Intake,
     pub(crate) learner: Arc<dyn Learner>,
     pub(crate) exchange: Box<dyn Exchange>,
     pub(crate) dealer: Dealer,
@@ -171,11 +182,17 @@ pub struct Desk {
     /// Who is dealt each shard.
     pub(crate) holders: Vec<Seat>,
     pub(crate) net: Arc<Net>,
+    /// The epoch that this flock began with; none counts as zero.
+    pub(crate) generation: u64,
+    /// The first step of each seat, where they differ.
+    pub(crate) clocks: Vec<u64>,
+    /// The counts before the last step, should it have to be taken again.
+    pub(crate) before: Option<(Walked, Leases)>,
     deliver: Option<Deliver>,
     survives: bool,
     begun: bool,
     tracer: Tracer,
-    server: Option<JoinHandle<()>>,
+    server: Option<JoinHandle<ServerShard>>,
     ledger: Arc<Ledger>,
     wired: Arc<AtomicU64>,
     /// Bytes of exchanges that members' changes have ended: in memory, and sent.
@@ -190,11 +207,11 @@ impl Desk {
     /// # Errors
     /// When the learner cannot start on this data, or a thread cannot be started.
     pub fn lay(setup: Setup<'_>) -> Result<Desk> {
-        let Setup { job, choices, facts, assignment, net, .. } = setup;
+        let Setup { job, choices, facts, intake, assignment, net, .. } = setup;
         let learner = choices.learner.clone();
         let stages = assignment.pipeline.len() as u32;
         let place = Place { stage: assignment.stage, stages };
-        let mut model = first_model(&choices, &facts, place)?;
+        let mut model = first_model(job, &choices, &facts, place)?;
         let (mut memory, mut start, mut losses) = (Memory::new(), Step(0), Vec::new());
         if let Some(resumed) = setup.resumed {
             start = resumed.step;
@@ -235,6 +252,9 @@ impl Desk {
             holders: holders(&choices, job, net.world())?,
             assignment,
             net,
+            generation: 0,
+            clocks: Vec::new(),
+            before: None,
             deliver: setup.deliver,
             begun: false,
             server: None,
@@ -247,6 +267,7 @@ impl Desk {
             learner,
             choices,
             facts,
+            intake,
         };
         if !desk.newcomer {
             desk.connect()?;
@@ -267,6 +288,7 @@ impl Desk {
             net,
             model: &self.model,
             start: Step(self.walk.steps()),
+            clocks: &self.clocks,
             tracer: self.tracer.clone(),
             survives: self.survives,
         };
@@ -290,15 +312,21 @@ impl Desk {
         Ok(())
     }
 
-    /// Takes a seat in another flock than before, with what the codec had lost on how many seats.
-    pub(crate) fn sit_down(&mut self, (losses, world): &(Losses, u32)) -> Result<()> {
+    /// Takes a seat in another flock than before, with what the codec had lost on how many seats, and the step of the
+    /// checkpoint that all have gone back to, if they have.
+    pub(crate) fn sit_down(
+        &mut self,
+        losses: &Losses,
+        world: u32,
+        kept: Option<Step>,
+    ) -> Result<()> {
         self.connect()?;
-        let same = *world == self.net.world();
+        let same = world == self.net.world();
         if !losses.is_empty() {
             self.exchange.restore(losses.clone(), same);
         }
         let first = self.assignment.group[0] == self.net.seat();
-        self.keeper.reseat(&self.net, first.then_some(self.assignment.stage));
+        self.keeper.reseat(&self.net, first.then_some(self.assignment.stage), kept);
         self.clock.sit(self.net.seat());
         if std::mem::take(&mut self.newcomer) {
             self.introduce(std::process::id(), self.net.host(self.net.seat()));
@@ -317,16 +345,21 @@ impl Desk {
         self.part();
     }
 
-    /// Leaves the flock as it is: nobody is told, and nothing of it is heard any more.
-    pub(crate) fn part(&mut self) {
+    /// Leaves the flock as it is: nobody is told, and nothing of it is heard any more. Gives the shard that was run here.
+    pub(crate) fn part(&mut self) -> Option<ServerShard> {
         self.net.close();
-        if let Some(server) = self.server.take() {
-            // It ends with the net; a panic there has already aborted the net.
-            let _ = server.join();
-        }
-        let gone = [self.exchange.bytes_raw(), self.net.bytes_sent()];
+        // It ends with the net; a panic there has already aborted the net.
+        let shard = self.server.take().and_then(|server| server.join().ok());
+        let gone = [self.bytes_raw(), self.net.bytes_sent()];
         self.bytes_before.iter_mut().zip(gone).for_each(|(sum, bytes)| *sum += bytes);
         self.exchange = Box::new(Nobody);
+        self.ledger = Arc::default();
+        shard
+    }
+
+    /// Bytes that everything sent in this flock has in memory.
+    fn bytes_raw(&self) -> u64 {
+        self.exchange.bytes_raw() + self.ledger.mirrored.load(Ordering::Relaxed)
     }
 
     /// Adopts the shards that nobody remembers yet.
@@ -363,15 +396,20 @@ impl Desk {
         self.clock.enter("the end", step);
         let kept = self.keeper.settle().map_err(|fault| self.clock.during(fault))?;
         self.clock.kept(kept);
+        failpoint!("wind-up");
         let figures = self.wind_up(step).map_err(|fault| self.clock.during(fault))?;
         let first = self.net.seat() == Seat(0);
         if let Some(deliver) = self.deliver.as_mut().filter(|_| first) {
+            failpoint!("deliver-before");
             deliver(&self.model, &figures)?;
+            failpoint!("deliver-after");
         }
         // Others may still be waiting for this seat's server: all leave together or not at all.
         self.exchange.sum(vec![]).map_err(|fault| self.clock.during(fault))?;
+        failpoint!("all-done");
         self.clock.committed();
         self.net.leave();
+        failpoint!("said-goodbye");
         self.part();
         let model = first.then(|| std::mem::take(&mut self.model));
         Ok(Finished { model, figures })
@@ -390,7 +428,7 @@ impl Desk {
         }
         let cpu = process_cpu_seconds() - self.cpu_before;
         let cpu = if self.speaks_for_process { cpu } else { 0.0 };
-        let raw = self.bytes_before[0] + self.exchange.bytes_raw();
+        let raw = self.bytes_before[0] + self.bytes_raw();
         let raw = raw + self.wired.load(Ordering::Relaxed);
         let sent = self.bytes_sent();
         let dropped = self.ledger.dropped.load(Ordering::Relaxed) as f64;
@@ -416,8 +454,33 @@ impl Desk {
             dropped: (sums[3] / world as f64).round() as u64,
             paces: sums[4..].chunks_exact(3).enumerate().map(pace_of).collect(),
             rows_left_out: self.leases.rows_owed(&self.dealer, &self.walk),
+            evaluation: self.evaluate()?,
         };
         Ok(figures)
+    }
+
+    /// The flock that has trained measures the model on the job's test rows, each worker on a share of them. Where no
+    /// worker has the model that is saved, or one of them cannot read the rows, whoever asked for the job does it.
+    fn evaluate(&self) -> Result<Option<Panel>> {
+        let Some(rows) = &self.job.test else { return Ok(None) };
+        if self.place.stages > 1 || self.choices.keeps_own_models() {
+            return Ok(None);
+        }
+        let (model, learner) = (weights(&self.model), &self.learner);
+        let predict = |batch: &Batch<'_>| {
+            let mut outputs = Vec::new();
+            learner.predict(&model, batch, &mut outputs).map(|()| outputs)
+        };
+        let exam = Exam {
+            rows,
+            schema: &self.facts.schema,
+            intake: &self.intake,
+            task: learner.task(),
+            width: learner.outputs(&model),
+            predict: &predict,
+            patience: self.job.patience,
+        };
+        Ok(exam.take(&self.net)?.ok())
     }
 
     fn grade(&mut self, step: Step) -> Result<Grade> {
@@ -536,8 +599,15 @@ pub(crate) fn holders(choices: &Choices, job: &Job, world: u32) -> Result<Vec<Se
 }
 
 /// The model before the first step, with what the blend remembers beside it.
-pub(crate) fn first_model(choices: &Choices, facts: &Facts, place: Place) -> Result<Model> {
+pub(crate) fn first_model(
+    job: &Job,
+    choices: &Choices,
+    facts: &Facts,
+    place: Place,
+) -> Result<Model> {
     let mut model = choices.learner.init(facts, place)?;
+    crate::trained_members::furnish(&*choices.learner, &mut model)?;
+    earlier::go_on(job, choices, facts, &mut model)?;
     if let Blending::Local(blend) = &*choices.blend {
         blend.prepare(&mut model);
     }

@@ -2,10 +2,11 @@
 
 mod surviving;
 
+use crate::all_to_all::all_to_all;
 use crate::choices::{self, Carriage, raw, summing};
 use crate::member::{JoinOptions, Member};
 use crate::merge::{MergeOptions, Merger};
-use crate::net::{Arrival, Net};
+use crate::net::Net;
 use crate::node::Order;
 use crate::recovery::Regroup;
 use crate::rules::Rule;
@@ -23,7 +24,7 @@ use starlings_core::{
 };
 use starlings_data::{shard_rows, shard_start};
 use starlings_topology::{Shuffle, Topology};
-use starlings_transport::{Header, Lane, Ticket};
+use starlings_transport::Ticket;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::ops::Range;
 use std::path::Path;
@@ -202,29 +203,16 @@ impl Flock {
     ///
     /// # Errors
     /// As many parts as members are needed; a lost member.
-    pub fn shuffle(&mut self, mut parts: Vec<Vec<u8>>) -> Result<Vec<Vec<u8>>> {
-        let (me, world) = (self.seat(), self.world());
+    pub fn shuffle(&mut self, parts: Vec<Vec<u8>>) -> Result<Vec<Vec<u8>>> {
+        let world = self.world();
         if parts.len() != world as usize {
             let what = format!("a shuffle among {world} has {} parts", parts.len());
             return Err(Fault::caller(what).hint("give one part for each rank, empty or not"));
         }
-        let (net, step) = (&self.net, Step(self.shuffles));
+        let step = Step(self.shuffles);
         self.shuffles += 1;
         let by = Deadline::after(self.options.patience);
-        let mut received = vec![Vec::new(); world as usize];
-        received[me.index()] = std::mem::take(&mut parts[me.index()]);
-        for round in 0..self.shuffle.rounds(world) {
-            let Some((to, from)) = self.shuffle.pair(me, world, round) else { continue };
-            let header = Header { lane: Lane::Exchange, kind: SHUFFLE, step, tag: round };
-            net.send(to, header, &parts[to.index()], by)?;
-            let mine = |arrival: &Arrival| {
-                arrival.from == from
-                    && arrival.header.kind == SHUFFLE
-                    && arrival.header.step == step
-            };
-            received[from.index()] = net.next(Lane::Exchange, mine, by)?.payload;
-        }
-        Ok(received)
+        all_to_all(&self.net, &*self.shuffle, parts, (SHUFFLE, step), by)
     }
 
     /// Opens the flock's table: `rows` × `width` zeros that live at owners. All members open it alike, once;

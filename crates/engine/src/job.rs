@@ -1,9 +1,11 @@
 //! The job file: algorithm × parallelism × topology × consistency × compression, each a word. Raw TOML becomes
 //! a checked `Job` once, here; unknown keys are refused with the nearest known one.
 
+use crate::checkpoints;
+use crate::stock::MemorySpec;
 use starlings_cluster::manifest::Fingerprint;
 use starlings_core::{Fault, Result, suggestion};
-use starlings_data::{DataSpec, StepSpec};
+use starlings_data::{DataSpec, FoldSpec, Side, StepSpec};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -36,6 +38,17 @@ pub struct CheckpointSpec {
     pub keep: usize,
 }
 
+/// `[validate]`: cross-validation.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ValidateSpec {
+    /// How many folds.
+    pub folds: u32,
+    /// Only the model that has not seen this fold, from 0, rather than all of them and one of all rows.
+    pub only: Option<u32>,
+    /// The seed of the folds.
+    pub seed: u64,
+}
+
 /// How contributions are folded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fold {
@@ -61,6 +74,8 @@ pub struct Job {
     pub train: DataSpec,
     /// Test rows.
     pub test: Option<DataSpec>,
+    /// How much memory rows may take, and where the others go.
+    pub memory: MemorySpec,
     /// The learner.
     pub learner: Choice,
     /// Passes over the data (iterations for learners that pass over all rows).
@@ -73,6 +88,8 @@ pub struct Job {
     pub seed: u64,
     /// Virtual shards.
     pub shards: u32,
+    /// The file of an earlier model, where training begins with one and not from nothing.
+    pub continue_from: Option<PathBuf>,
     /// Where workers run.
     pub launcher: String,
     /// How many at the start.
@@ -105,6 +122,8 @@ pub struct Job {
     pub ticket: Option<PathBuf>,
     /// Checkpoints, if wanted.
     pub checkpoint: Option<CheckpointSpec>,
+    /// Cross-validation, if wanted.
+    pub validate: Option<ValidateSpec>,
     /// The whole job as TOML, all paths absolute: what workers elsewhere are sent.
     pub text: String,
 }
@@ -112,10 +131,23 @@ pub struct Job {
 /// Passes of mini-batch learners when the job does not say.
 pub const EPOCHS_DEFAULT: u64 = 10;
 
-const SECTIONS: &[&str] = &["data", "prepare", "learner", "train", "cluster", "checkpoint"];
-const DATA_KEYS: &[&str] =
-    &["train", "test", "label", "features", "weight", "group", "format", "header", "delimiter"];
-const TRAIN_KEYS: &[&str] = &["epochs", "steps", "batch", "seed", "shards"];
+const SECTIONS: &[&str] =
+    &["data", "prepare", "learner", "train", "validate", "cluster", "checkpoint"];
+const DATA_KEYS: &[&str] = &[
+    "train",
+    "test",
+    "label",
+    "features",
+    "weight",
+    "group",
+    "format",
+    "header",
+    "delimiter",
+    "partition",
+    "memory",
+    "spill",
+];
+const TRAIN_KEYS: &[&str] = &["epochs", "steps", "batch", "seed", "shards", "continue_from"];
 const CLUSTER_KEYS: &[&str] = &[
     "launcher",
     "workers",
@@ -133,6 +165,7 @@ const CLUSTER_KEYS: &[&str] = &[
     "ticket",
 ];
 const CHECKPOINT_KEYS: &[&str] = &["path", "every", "keep"];
+const VALIDATE_KEYS: &[&str] = &["folds", "only", "seed"];
 
 /// What the job file leaves to the machine it runs on.
 #[derive(Clone, Debug)]
@@ -175,15 +208,22 @@ impl Job {
         let [workers, least, most] = crew(&cluster, launcher, around.cores)?;
         let spec = |key: &str| data_spec(&data, key, &around.folder);
         let rows = spec("train")?.ok_or_else(|| missing("[data] train"))?;
+        let seed = whole(&train, "[train]", "seed", 0)?.unwrap_or(0);
+        let validate = validate(table, seed)?;
+        let side = |side: Side| validate.and_then(|it| it.side(side));
+        let held_out = side(Side::HeldOut);
+        let held_out = held_out.map(|fold| DataSpec { fold: Some(fold), ..rows.clone() });
         Ok(Job {
-            train: DataSpec { prepare: prepare(table)?, ..rows },
-            test: spec("test")?,
+            test: held_out.map_or_else(|| spec("test"), |rows| Ok(Some(rows)))?,
+            train: DataSpec { prepare: prepare(table)?, fold: side(Side::Rest), ..rows },
+            memory: MemorySpec::parse(&data)?,
             learner: choice(learner, "[learner]")?,
             epochs: whole(&train, "[train]", "epochs", 1)?,
             steps: whole(&train, "[train]", "steps", 1)?,
             batch: whole(&train, "[train]", "batch", 1)?.unwrap_or(256),
-            seed: whole(&train, "[train]", "seed", 0)?.unwrap_or(0),
+            seed,
             shards: narrow(whole(&train, "[train]", "shards", 1)?.unwrap_or(16), "shards", 65_536)?,
+            continue_from: word(&train, "continue_from")?.map(PathBuf::from),
             launcher: launcher.to_string(),
             workers,
             least,
@@ -206,8 +246,24 @@ impl Job {
             coordinator: word(&cluster, "coordinator")?.map(str::to_string),
             ticket: word(&cluster, "ticket")?.map(PathBuf::from),
             checkpoint: checkpoint(table)?,
+            validate,
             text: toml::to_string(table).map_err(|error| Fault::caller(error.to_string()))?,
         })
+    }
+
+    /// The job of one fold of the cross-validation: trained on all other rows, tested on those of the fold. It keeps no
+    /// checkpoints, for those would be another job's.
+    ///
+    /// # Errors
+    /// Never, for a job that has been read.
+    pub fn of_fold(&self, fold: u32) -> Result<Job> {
+        let mut table: toml::Table =
+            self.text.parse().map_err(|_| Fault::machine("the job's text cannot be read again"))?;
+        table.remove("checkpoint");
+        override_key(&mut table, &format!("validate.only={fold}"))?;
+        let around = Surroundings { folder: "/".into(), cores: self.workers };
+        let job = Job::from_table(&table, &around)?;
+        Ok(job.with(Some(self.workers), Some(self.launcher.clone())))
     }
 
     /// The same job for another number of workers or another launcher, as a flag may say.
@@ -219,6 +275,23 @@ impl Job {
         }
         self.launcher = launcher.unwrap_or(self.launcher);
         self
+    }
+
+    /// The same job with a parameter of its learner that it left open.
+    ///
+    /// # Errors
+    /// When the job's text is no job, which cannot be.
+    pub fn settling(mut self, key: &str, value: &str) -> Result<Job> {
+        let broken = |error: String| Fault::machine(format!("the job cannot be written: {error}"));
+        let value = toml::Value::String(value.to_string());
+        let mut table: toml::Table =
+            self.text.parse().map_err(|e: toml::de::Error| broken(e.to_string()))?;
+        if let Some(toml::Value::Table(learner)) = table.get_mut("learner") {
+            learner.insert(key.to_string(), value.clone());
+        }
+        self.learner.given.insert(key.to_string(), value);
+        self.text = toml::to_string(&table).map_err(|error| broken(error.to_string()))?;
+        Ok(self)
     }
 }
 
@@ -237,7 +310,10 @@ pub fn fingerprint(job: &Job, data_digest: &str) -> Fingerprint {
     ];
     let prepare =
         (!job.train.prepare.is_empty()).then(|| ("prepare", format!("{:?}", job.train.prepare)));
-    let lines = lines.into_iter().chain(prepare);
+    let partition = job.train.partition.as_ref().map(|it| ("data.partition", format!("{it:?}")));
+    let earlier = job.continue_from.as_ref();
+    let earlier = earlier.map(|path| ("train.continue_from", path.display().to_string()));
+    let lines = lines.into_iter().chain(prepare).chain(partition).chain(earlier);
     Fingerprint(lines.map(|(key, value)| (key.to_string(), value)).collect())
 }
 
@@ -271,12 +347,21 @@ fn override_key(table: &mut toml::Table, set: &str) -> Result<()> {
 fn root_paths(table: &mut toml::Table, folder: &Path) {
     let mut root = |section: &str, key: &str| {
         let value = table.get_mut(section).and_then(|section| section.get_mut(key));
-        if let Some(toml::Value::String(path)) = value {
+        if let Some(toml::Value::String(path)) = value.filter(|it| !is_address(it)) {
             *path = folder.join(&*path).to_string_lossy().into_owned();
         }
     };
     root("checkpoint", "path");
+    root("train", "continue_from");
     root("cluster", "ticket");
+    root("data", "spill");
+    if let Some(toml::Value::Table(learner)) = table.get_mut("learner") {
+        crate::trained_members::root(learner, folder);
+    }
+}
+
+fn is_address(value: &toml::Value) -> bool {
+    value.as_str().is_some_and(checkpoints::is_address)
 }
 
 fn root_data(table: &mut toml::Table, folder: &Path) -> Result<()> {
@@ -421,8 +506,9 @@ fn choice(value: &toml::Value, at: &str) -> Result<Choice> {
 fn data_spec(data: &toml::Table, which: &str, folder: &Path) -> Result<Option<DataSpec>> {
     let Some(source) = data.get(which) else { return Ok(None) };
     let mut table = data.clone();
-    table.remove("train");
-    table.remove("test");
+    for other in ["train", "test", "memory", "spill"] {
+        table.remove(other);
+    }
     table.insert("source".to_string(), source.clone());
     let spec: DataSpec = table
         .try_into()
@@ -459,6 +545,30 @@ fn prepare(table: &toml::Table) -> Result<Vec<StepSpec>> {
     let steps: Vec<StepSpec> = steps.iter().map(step).collect::<Result<_>>()?;
     starlings_data::check_preparation(&steps).map_err(|fault| fault.during("[[prepare]]"))?;
     Ok(steps)
+}
+
+impl ValidateSpec {
+    /// Which rows stand on a side of the cut, where the job is that of one fold.
+    fn side(&self, side: Side) -> Option<FoldSpec> {
+        let (folds, seed) = (self.folds, self.seed);
+        self.only.map(|fold| FoldSpec { folds, fold, side, seed })
+    }
+}
+
+fn validate(table: &toml::Table, seed: u64) -> Result<Option<ValidateSpec>> {
+    if !table.contains_key("validate") {
+        return Ok(None);
+    }
+    let section = section(table, "validate", VALIDATE_KEYS)?;
+    let folds = whole(&section, "[validate]", "folds", 2)?.unwrap_or(5);
+    let folds = narrow(folds, "[validate] folds", 1_000)?;
+    let only = whole(&section, "[validate]", "only", 0)?;
+    if let Some(only) = only.filter(|only| *only >= u64::from(folds)) {
+        return Err(Fault::caller(format!("[validate] only = {only} is not one of {folds} folds"))
+            .hint(format!("folds are counted from 0 to {}", folds - 1)));
+    }
+    let seed = whole(&section, "[validate]", "seed", 0)?.unwrap_or(seed);
+    Ok(Some(ValidateSpec { folds, only: only.map(|only| only as u32), seed }))
 }
 
 fn checkpoint(table: &toml::Table) -> Result<Option<CheckpointSpec>> {

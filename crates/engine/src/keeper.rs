@@ -3,6 +3,7 @@
 //! costs a copy of the model, and what became of it is asked for at each step.
 
 use crate::bridge::{Agreed, Exchange};
+use crate::checkpoints;
 use crate::exchange::packet::Losses;
 use crate::job::{CheckpointSpec, Every};
 use crate::net::{Arrival, Net};
@@ -11,7 +12,7 @@ use starlings_cluster::manifest::{Fingerprint, Manifest, PartInfo};
 use starlings_cluster::tensors::read_model;
 use starlings_cluster::writer::{Content, Done, Part, Writer};
 use starlings_core::{
-    Deadline, Epoch, Event, Fault, Model, Result, Role, Seat, Shard, Step, Tensor,
+    Deadline, Epoch, Event, Fault, Model, Result, Role, Seat, Shard, Step, Tensor, failpoint,
 };
 use starlings_learn::{Memory, Place};
 use starlings_transport::{Header, Lane};
@@ -87,8 +88,7 @@ impl Resumed {
     /// # Errors
     /// When the checkpoint lacks one of its tensors.
     pub fn model_like(&self, fresh: &Model, place: Place) -> Result<Model> {
-        let lacking = fresh.iter().find(|(name, _)| self.model.get(name).is_none());
-        if let Some((name, _)) = lacking {
+        if let Some(name) = lacking(fresh, &self.model) {
             let what = format!("the checkpoint {} has no tensor '{name}'", self.path);
             return Err(Fault::machine(what));
         }
@@ -155,21 +155,24 @@ impl Keeper {
     /// # Errors
     /// A folder that cannot serve.
     pub fn new(spec: &CheckpointSpec, post: Post, resumed: Option<&Resumed>) -> Result<Keeper> {
-        let store = Store::new(&spec.path, spec.keep)?;
+        let store = checkpoints::store(spec)?;
         let every = spec.every;
         let newest = resumed.map(|resumed| resumed.path.clone());
         let kept = resumed.map(|resumed| resumed.step);
-        let writer = Writer::start(Store::new(&spec.path, spec.keep)?)?;
+        let writer = Writer::start(checkpoints::store(spec)?)?;
         let (next, pending) = (due_next(every), None);
         let inner = Inner { store, writer, every, post, next, kept, newest, pending };
         Ok(Keeper { inner: Some(inner) })
     }
 
-    /// From now on this seat's part belongs there.
-    pub fn reseat(&mut self, net: &Arc<Net>, writes_stage: Option<u32>) {
+    /// From now on this seat's part belongs there. `kept` is the step of the checkpoint that all went back to, if they
+    /// did. What this seat alone knows does not count: a newcomer, or one that was cut off in the middle of a checkpoint,
+    /// would make one before a step before which the others make none, and all would wait for each other.
+    pub fn reseat(&mut self, net: &Arc<Net>, writes_stage: Option<u32>, kept: Option<Step>) {
         if let Some(inner) = &mut self.inner {
             inner.post.net = net.clone();
             inner.post.writes_stage = writes_stage;
+            inner.kept = kept;
             // Its parts were of another deal and other seats: nobody will complete it.
             inner.pending = None;
         }
@@ -219,7 +222,10 @@ impl Keeper {
     ) -> Result<Vec<Event>> {
         let Some(inner) = &mut self.inner else { return Ok(Vec::new()) };
         let step = exchange.cut(step, model)?;
+        failpoint!("checkpoint-cut");
         let mut events = inner.settle()?;
+        // What was under way when members changed is nobody's any more, though it may be of the same step.
+        inner.writer.settle(Deadline::after(WRITING))?;
         let mut parts = inner.parts(model, memory);
         parts.extend(inner.losses(exchange.losses()));
         inner.writer.save(step, parts, Deadline::after(WRITING))?;
@@ -333,6 +339,7 @@ impl Inner {
         }
         let bytes = postcard::to_stdvec(&parts).expect("plain data serialises");
         let header = Header { lane: Lane::Control, kind: PARTS, step, tag: 0 };
+        failpoint!("checkpoint-telling");
         net.send(Seat(0), header, &bytes, Deadline::after(Duration::from_secs(60)))?;
         self.pending = None;
         Ok(())
@@ -383,6 +390,13 @@ impl Inner {
         }
         Ok(events)
     }
+}
+
+/// A tensor that a model of this job must have and `model` has not. State may come and go while a learner learns; what it
+/// is to give back may not.
+pub(crate) fn lacking<'a>(fresh: &'a Model, model: &Model) -> Option<&'a str> {
+    let mut weights = fresh.iter().filter(|(_, tensor)| tensor.role == Role::Weight);
+    weights.find(|(name, _)| model.get(name).is_none()).map(|(name, _)| name)
 }
 
 fn parts_of(step: Step) -> impl Fn(&Arrival) -> bool {

@@ -1,14 +1,18 @@
 //! The walk: joins data, learners, plans, topologies, consistency, codecs, transports and cluster.
 //! Read [`worker`] first: it is the whole system on one screen.
 
+mod all_to_all;
 pub mod bench;
 pub mod bridge;
+pub mod checkpoints;
 pub mod choices;
 pub mod clock;
 pub mod combinations;
 pub mod compat;
 pub mod courier;
 pub mod desk;
+mod earlier;
+pub mod evaluation;
 pub mod exchange;
 pub mod flock;
 pub mod job;
@@ -24,10 +28,13 @@ pub mod redeal;
 pub mod rules;
 pub mod serve;
 pub mod shared_sum;
+mod shuffle;
+pub mod stock;
 pub mod stop;
 mod table;
 pub mod trace;
 pub mod train;
+mod trained_members;
 pub mod walk;
 pub mod wiring;
 pub mod worker;

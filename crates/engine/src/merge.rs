@@ -8,7 +8,7 @@ use crate::exchange::scheduled::{Command, Event, Scheduled};
 use crate::net::{Arrival, Net};
 use crate::shared_sum::SharedSum;
 use starlings_codec::{Codec, Law, Next, Residuals, Rounds, Shapes};
-use starlings_core::{Block, Body, Deadline, Fault, Result, Seat, Step, Update, Values};
+use starlings_core::{Block, Body, Deadline, Fault, Result, Seat, Step, Update, Values, failpoint};
 use starlings_topology::{Pattern, Topology, moves};
 use starlings_transport::shared::Turn;
 use starlings_transport::{Header, Lane};
@@ -176,6 +176,7 @@ impl Merger {
         {
             let (net, by) = (&self.net, Deadline::after(self.patience));
             let interrupted = || net.try_next(Lane::Control, |_| false).err();
+            failpoint!("before-shared-sum");
             self.bytes_raw += update.bytes() as u64;
             net.shared(update.bytes() as u64);
             return shared.sum(update, &turns, by, &interrupted);
@@ -201,6 +202,7 @@ impl Merger {
                     let sent = self.send(to, (chunk, total, count), bytes, by);
                     self.scratch = scratch;
                     sent?;
+                    failpoint!("chunk-sent");
                     self.arrived(count)
                 }
                 Some(Command::Done) if pending.is_empty() => return Ok(machine.take()),
@@ -216,6 +218,7 @@ impl Merger {
             };
             let arrived = arrived.map_err(|fault| self.explain(fault, machine.waiting()))?;
             let Some(event) = arrived else { continue };
+            failpoint!("chunk-arrived");
             machine.on(event, &mut commands);
             for (from, payload) in machine.spent() {
                 self.net.recycle(self.group[from.index()], payload);

@@ -3,18 +3,19 @@
 use crate::bench::AllReduce;
 use crate::choices::Choices;
 use crate::clock::Observer;
-use crate::desk::{Deliver, Figures, Finished};
+use crate::desk::{Deliver, Figures, Finished, holders};
 use crate::job::{Job, Surroundings};
 use crate::launch::place::{Place, lay};
 use crate::member::{JoinOptions, Member};
 use crate::redeal::Loader;
+use crate::stock::Stock;
 use crate::train::{Options, Task};
 use crate::worker;
 use starlings_cluster::bytes::Bytes;
 use starlings_cluster::protocol::FromWorker;
 use starlings_cluster::tensors::{read_model, write_model};
-use starlings_core::{Blame, Event, Fault, FaultReport, Model, Result, Seat, Shard};
-use starlings_data::{Survey, load};
+use starlings_core::{Blame, Event, Fault, FaultReport, Model, Result, Seat, Shard, failpoint};
+use starlings_data::Survey;
 use std::sync::Arc;
 
 /// Takes part in one job as a worker.
@@ -60,13 +61,22 @@ fn train(member: &Member, options: &JoinOptions, job: &str, resume: bool) -> Res
     if let Some(prepared) = member.assignment.deal.first().filter(|_| member.newcomer) {
         assignment.shards = prepared.iter().map(|&shard| Shard(shard)).collect();
     }
-    let holding = load(&task.job.train, &survey, &assignment.shards, shards)?;
+    let stock = Stock::beside(&task.job.memory, &member.net);
+    let moves = survey.arrangement.moves() && task.choices.plan.stages() == 1;
+    let holding = match moves && !member.newcomer {
+        true => {
+            let holders = holders(&task.choices, &task.job, member.net.world())?;
+            stock.gather(&task, &survey, &member.net, &holders)?
+        }
+        false => stock.load(&task.job.train, &survey, (&assignment.shards, shards))?,
+    };
+    failpoint!("join-loaded");
     let complete = match member.newcomer {
         true => None,
         false => task.checkpoint(&survey)?,
     };
     let (spec, known) = (task.job.train.clone(), survey.clone());
-    let loader: Loader = Arc::new(move |keep| load(&spec, &known, keep, shards));
+    let loader: Loader = Arc::new(move |keep| stock.load(&spec, &known, (keep, shards)));
     let desk = lay(Place {
         task: &task,
         survey: &survey,
@@ -82,7 +92,11 @@ fn train(member: &Member, options: &JoinOptions, job: &str, resume: bool) -> Res
         deliver: Some(deliver(member)),
     })?;
     match member.newcomer {
-        true => member.tell(FromWorker::Prepared)?,
+        true => {
+            failpoint!("prepared-before");
+            member.tell(FromWorker::Prepared)?;
+            failpoint!("prepared-after");
+        }
         false => desk.introduce(std::process::id(), &options.host),
     }
     worker::run(desk).map(|_| ())

@@ -98,7 +98,7 @@ impl Redeal {
         let before = std::mem::replace(&mut self.holders, holders);
         self.move_memory(&before, memory, Step(walk.steps()))?;
         let shards: Vec<Shard> = held(&self.holders, me);
-        *dealer = dealer.with((self.loader)(&shards)?);
+        *dealer = dealer.with(taken_up(dealer.holding(), &shards, &self.loader)?);
         Ok(())
     }
 
@@ -136,6 +136,25 @@ impl Redeal {
         }
         Ok(())
     }
+}
+
+/// Exactly these shards: what is not there is read, what is no longer wanted is let go.
+///
+/// # Errors
+/// Rows that can no longer be read.
+pub(crate) fn taken_up(holding: &Holding, shards: &[Shard], loader: &Loader) -> Result<Holding> {
+    let lacking: Vec<Shard> =
+        shards.iter().copied().filter(|shard| !holding.starts.contains_key(shard)).collect();
+    if lacking.is_empty() {
+        return Ok(holding.only(shards));
+    }
+    let more = loader(&lacking)?;
+    // Rows of shards that went elsewhere are still in the table: they must not pile up.
+    let crowded = holding.table.rows() as u64 > 2 * holding.rows_held() + more.rows_held();
+    // Rows in a file stay in one: joined they would have to come into memory.
+    let in_file = holding.table.is_mapped() || more.table.is_mapped();
+    let holding = if crowded || in_file { loader(shards)? } else { holding.joined(&more) };
+    Ok(holding.only(shards))
 }
 
 fn held(holders: &[Seat], seat: Seat) -> Vec<Shard> {

@@ -23,6 +23,8 @@ const PULL: u8 = 2;
 const FINISHED: u8 = 3;
 const ANSWER: u8 = 4;
 const FRESH: u8 = 5;
+const MIRROR: u8 = 6;
+const MIRRORED: u8 = 7;
 
 #[derive(Serialize, Deserialize)]
 struct PushMeta {
@@ -79,9 +81,11 @@ pub struct Ledger {
     pub lead_max: AtomicU64,
     /// Contributions that came too late.
     pub dropped: AtomicU64,
+    /// Bytes that the rows sent to the backup have in memory.
+    pub mirrored: AtomicU64,
 }
 
-/// Starts the thread that runs this seat's shard. It ends when the net closes.
+/// Starts the thread that runs this seat's shard. It ends when the net closes, and gives the shard back.
 ///
 /// # Errors
 /// When the thread cannot be started.
@@ -90,7 +94,7 @@ pub fn start(
     mut shard: Shard,
     service: Service,
     ledger: Arc<Ledger>,
-) -> Result<JoinHandle<()>> {
+) -> Result<JoinHandle<Shard>> {
     let serve = move || {
         let _alarm = Alarm(net.clone());
         let mut commands = Vec::new();
@@ -104,11 +108,16 @@ pub fn start(
             ledger.lead_max.store(shard.lead_max(), Ordering::Relaxed);
             ledger.dropped.store(shard.dropped(), Ordering::Relaxed);
             for command in commands.drain(..) {
+                if let Command::Mirror { rows, .. } = &command {
+                    let bytes = rows.iter().map(|block| block.bytes() as u64).sum();
+                    ledger.mirrored.fetch_add(bytes, Ordering::Relaxed);
+                }
                 if let Err(fault) = perform(&net, command, &service) {
                     net.abort(fault);
                 }
             }
         }
+        shard
     };
     Ok(std::thread::Builder::new().name("server shard".to_string()).spawn(serve)?)
 }
@@ -155,21 +164,37 @@ fn decode(arrival: Arrival, service: &Service, owner: Seat) -> Result<Event, &'s
             Ok(Event::Pull { from, step, wanted: wanted.collect(), asks, due })
         }
         FINISHED => Ok(Event::Finished { from }),
+        MIRROR => {
+            let (codec, owners) = (&*service.pull, &*service.owners);
+            let glasses = Glasses { codec, compressor: None, owners, owner: from };
+            let ((), update) = read::<()>(&arrival.payload, glasses)?;
+            Ok(Event::Mirror { from, number: step.0, rows: update.blocks })
+        }
+        MIRRORED => Ok(Event::Mirrored { from, number: step.0 }),
         _ => Err("an unknown request"),
     }
 }
 
 fn perform(net: &Net, command: Command, service: &Service) -> Result<()> {
-    let (to, kind, step, rows, news) = match command {
-        Command::Answer { to, step, rows, news } => (to, ANSWER, step, rows, news),
-        Command::Fresh { to, rows, news } => (to, FRESH, Step(news.slowest), rows, news),
+    let place = (&*service.owners, net.seat());
+    let mut pen = Pen::Codec(&*service.pull);
+    let (to, lane, kind, step, payload) = match command {
+        Command::Answer { to, step, rows, news } => {
+            (to, Lane::Answer, ANSWER, step, write(news, &rows, &mut pen, place))
+        }
+        Command::Fresh { to, rows, news } => {
+            let step = Step(news.slowest);
+            (to, Lane::Answer, FRESH, step, write(news, &rows, &mut pen, place))
+        }
+        Command::Mirror { to, number, rows } => {
+            (to, Lane::Request, MIRROR, Step(number), write((), &rows, &mut pen, place))
+        }
+        Command::Mirrored { to, number } => (to, Lane::Request, MIRRORED, Step(number), Vec::new()),
         Command::Fail(why) => {
             return Err(Fault::caller(why).during("the server shard stopped"));
         }
     };
-    let place = (&*service.owners, net.seat());
-    let payload = write(news, &rows, &mut Pen::Codec(&*service.pull), place);
-    let header = Header { lane: Lane::Answer, kind, step, tag: 0 };
+    let header = Header { lane, kind, step, tag: 0 };
     // A worker that is gone is reported by whoever waits for it, not by its server.
     let _ = net.send(to, header, &payload, Deadline::after_ms(60_000));
     Ok(())
@@ -203,6 +228,13 @@ impl Client {
         let known = vec![Known::default(); net.world() as usize];
         let (residuals, news) = (Residuals::default(), News::default());
         Client { net, service, residuals, seed, bytes_raw: 0, known, news }
+    }
+
+    /// The slowest worker has done so many steps already: owners that are asked for nothing tell only of more.
+    #[must_use]
+    pub fn begun(mut self, slowest: u64) -> Client {
+        self.known.iter_mut().for_each(|known| known.slowest = slowest);
+        self
     }
 
     /// Bytes that everything pushed and pulled has in memory.

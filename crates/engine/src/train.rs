@@ -1,15 +1,16 @@
 //! Training from the outside: a job in, a trained model and its figures out, whichever launcher runs it.
 
+use crate::checkpoints;
 use crate::choices::Choices;
 use crate::clock::Observer;
-use crate::desk::{Figures, Finished, extent, weights};
+use crate::desk::{Figures, Finished, extent, first_model, weights};
 use crate::job::{Job, fingerprint};
 use crate::launch::{LAUNCHERS, Launcher};
 use crate::stop::Stop;
-use starlings_cluster::checkpoint::{Complete, Store};
-use starlings_core::{Blame, Entry, Event, Fault, JobId, Model, Result};
+use starlings_cluster::checkpoint::Complete;
+use starlings_core::{Blame, Entry, Event, Fault, FaultReport, JobId, Model, Result};
 use starlings_data::{Intake, Schema, Survey};
-use starlings_learn::Facts;
+use starlings_learn::{Facts, Place};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -74,7 +75,7 @@ fn name_checkpoint(job: &Job, fault: Fault) -> Fault {
     else {
         return fault;
     };
-    let newest = Store::new(&spec.path, spec.keep).and_then(|store| store.steps()).ok();
+    let newest = checkpoints::store(spec).and_then(|store| store.steps()).ok();
     match newest.and_then(|steps| steps.last().copied()) {
         Some(step) => fault.hint(format!(
             "the last complete checkpoint is that of {step} in {}: the same command with --resume goes on",
@@ -104,6 +105,14 @@ impl Task {
         facts(&self.job, survey)
     }
 
+    /// The model before the first step, whole.
+    ///
+    /// # Errors
+    /// When the learner cannot start on this data, or not from the earlier model.
+    pub fn first_model(&self, survey: &Survey) -> Result<Model> {
+        first_model(&self.job, &self.choices, &self.facts(survey), Place::WHOLE)
+    }
+
     /// The checkpoint to continue from. A folder that holds another job's is refused either way.
     ///
     /// # Errors
@@ -115,7 +124,7 @@ impl Task {
                 false => Ok(None),
             };
         };
-        let store = Store::new(&spec.path, spec.keep)?;
+        let store = checkpoints::store(spec)?;
         let fingerprint = fingerprint(&self.job, &survey.digest);
         if !self.options.resume {
             store.claim(&fingerprint)?;
@@ -128,6 +137,25 @@ impl Task {
                     .hint("leave out --resume to start from the beginning"))
             }
         }
+    }
+
+    /// The checkpoint to continue from, as the launcher sees it: newer ones that cannot be used are told.
+    ///
+    /// # Errors
+    /// As [`checkpoint`](Task::checkpoint).
+    pub fn told_checkpoint(&self, survey: &Survey) -> Result<Option<Complete>> {
+        let complete = self.checkpoint(survey)?;
+        let Some(found) = &complete else { return Ok(complete) };
+        for warning in &found.warnings {
+            let step = found.manifest.step;
+            self.options.observer.on(Event::Fault(FaultReport {
+                phase: "resuming".to_string(),
+                step: Some(step),
+                message: format!("{warning}; going on from the one of {step} instead"),
+                ..FaultReport::default()
+            }));
+        }
+        Ok(complete)
     }
 
     /// Tells the first event.

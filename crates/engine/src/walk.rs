@@ -24,6 +24,14 @@ pub struct Walked {
     over: bool,
 }
 
+impl Walked {
+    /// Steps done.
+    #[must_use]
+    pub fn steps(&self) -> u64 {
+        self.next
+    }
+}
+
 impl Walk {
     /// A walk that begins at `start`. `steps_a_pass` is 1 for learners that pass over all rows.
     #[must_use]
@@ -82,6 +90,12 @@ impl Walk {
     /// The flock has gone on: the next step is this one, and the rows of those between are left out.
     pub fn skip_to(&mut self, step: Step) {
         self.next = self.next.max(step.0);
+    }
+
+    /// The steps from this one on are taken again.
+    pub fn back_to(&mut self, step: Step) {
+        self.next = self.next.min(step.0);
+        self.over = false;
     }
 
     /// Steps done since the beginning of the job, those before a resume included.

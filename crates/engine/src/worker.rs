@@ -7,7 +7,7 @@ use crate::bridge::HandedIn;
 use crate::clock::{COMPUTATION, GATE, MERGE};
 use crate::desk::{Desk, Finished};
 use crate::exchange::served::Asks;
-use starlings_core::{Fault, Result, Step};
+use starlings_core::{Fault, Result, Step, failpoint};
 use starlings_learn::{Appetite, Outbox, Work};
 
 /// Replicas compare their digests every so many steps.
@@ -55,6 +55,7 @@ fn take(desk: &mut Desk, step: Step, outbox: &mut Outbox) -> Result<()> {
         exchange,
         dealer,
         leases,
+        before,
         pending,
         model,
         memory,
@@ -81,6 +82,7 @@ fn take(desk: &mut Desk, step: Step, outbox: &mut Outbox) -> Result<()> {
     let asks = Asks { stop: stop.asked(), cut: keeper.due_by_time(), after: 0 };
     let agreed = exchange.open(step, &needs, asks, model).map_err(|f| clock.during(f))?;
     if let Some(later) = agreed.skip_to {
+        leases.skipped(step);
         walk.skip_to(later);
         return Ok(());
     }
@@ -96,6 +98,7 @@ fn take(desk: &mut Desk, step: Step, outbox: &mut Outbox) -> Result<()> {
 
     // Learning: blocks are emitted, summed over the flock by topology × codec × transport, applied.
     clock.enter(COMPUTATION, step);
+    failpoint!("before-contribute");
     let mut contributions = Vec::new();
     for batch in by_shard.parts(&batch) {
         let wires = &mut **wires;
@@ -105,15 +108,20 @@ fn take(desk: &mut Desk, step: Step, outbox: &mut Outbox) -> Result<()> {
         learner.contribute(&mut work).map_err(|f| clock.during(f))?;
         contributions.push(outbox.take());
     }
+    failpoint!("after-contribute");
     clock.enter(MERGE, step);
     let rows = batch.len() as u64;
     let handed = HandedIn::new(moment, rows, contributions);
     let outcome = exchange.finish(handed, model).map_err(|f| clock.during(f))?;
 
+    failpoint!("after-apply");
+
     // Observation.
+    *before = Some((walk.so_far(), leases.clone()));
     walk.done(step, moment.rows, &outcome);
     leases.done(step);
     clock.step_done(walk, &outcome);
+    failpoint!("after-report");
     // Shards that are on their way to someone already stay out of it.
     if let Some(redeal) = redeal.as_mut().filter(|_| pending.is_none()) {
         redeal.computed(rows, clock.last_computation());

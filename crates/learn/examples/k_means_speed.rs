@@ -29,7 +29,7 @@ fn main() -> Result<()> {
     let seeding = match std::env::args().nth(2) {
         Some(path) => match read_npy(&path)?.features {
             Features::Dense { values, .. } => {
-                Seeding::Given(values.into_iter().map(f64::from).collect())
+                Seeding::Given(values.iter().map(|&value| f64::from(value)).collect())
             }
             Features::Sparse { .. } => return Err(Fault::caller("the start is a matrix")),
         },

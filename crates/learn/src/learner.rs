@@ -6,8 +6,8 @@
 //! remembered between steps is in the [`Model`] (shared, the same on all replicas) or in [`Memory`]
 //! (keyed by shard of rows). The learner itself is immutable.
 
-use crate::{Memory, Outbox, Wires};
-use starlings_core::{Ability, Graph, Model, Result, Rng, Shard, Step, Update};
+use crate::{Branch, Importance, Memory, Outbox, Wires};
+use starlings_core::{Ability, Fault, Graph, Model, Result, Rng, Shard, Step, Update};
 use starlings_data::{Batch, Encoding, LabelNeed, Schema, Slice};
 use std::collections::BTreeMap;
 
@@ -128,6 +128,17 @@ pub enum Needs {
     Rows(BTreeMap<String, Vec<u32>>),
 }
 
+/// What becomes of memory that is lost with a worker: the law `Memory` of the conformance suite. The best comes first.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Rebuilds {
+    /// It is a function of model and rows: training ends with the same weights, to the bit.
+    Exactly,
+    /// What is made anew leads to the same optimum, but not by the same steps.
+    Nearly,
+    /// Training would end elsewhere. The flock goes back to its last checkpoint.
+    Never,
+}
+
 /// What came of a step.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Outcome {
@@ -155,7 +166,9 @@ pub struct Grade {
 ///
 /// Law `RowWise` (if [`Ability::RowWise`] is in `gives`): applying an update restricted to some rows changes
 /// exactly what applying the whole update would have changed in those rows, so that each owner can apply
-/// its part. Blocks of the update carry the name of the tensor they change.
+/// its part. Blocks of the update carry the name of the tensor they change. Only the rows that they name change, in that
+/// tensor and in the state beside it (tensors with as many rows whose names begin with the same word): an owner's backup gets
+/// these and no others.
 ///
 /// Law `Memory`: `adopt` on a shard's rows and the model equals what a worker that always had the shard
 /// would remember, or the engine takes it from the checkpoint together with the model that matches.
@@ -201,6 +214,28 @@ pub trait Learner: Send + Sync {
     /// When the data cannot be learned from: too few rows, one class only.
     fn init(&self, facts: &Facts, place: Place) -> Result<Model>;
 
+    /// Which tensors of its first model come from model files: a path, and what is put before the names of that file's
+    /// tensors. Who trains reads the files after `init` and puts the tensors in.
+    fn furnishings(&self) -> Vec<(String, String)> {
+        Vec::new()
+    }
+
+    /// Puts what an earlier model of this learner knows into one that `init` has just made: training goes on from there.
+    ///
+    /// # Errors
+    /// When the learner cannot go on, or not from this model.
+    fn go_on(&self, model: &mut Model, earlier: &Model) -> Result<()> {
+        let _ = (model, earlier);
+        Err(Fault::caller("this learner begins anew in every training")
+            .hint("leave out [train] continue_from; gradient-boosting takes it"))
+    }
+
+    /// The parameter, and its value, with which it learns numbers where it otherwise learns classes: for jobs that
+    /// leave the parameter open and have labels that are no classes.
+    fn for_numbers(&self) -> Option<(&'static str, &'static str)> {
+        None
+    }
+
     /// Which rows of the model this batch touches.
     fn needs(&self, model: &Model, batch: &Batch<'_>) -> Needs {
         let _ = (model, batch);
@@ -212,14 +247,14 @@ pub trait Learner: Send + Sync {
         let _ = (model, batch, slice, cells);
     }
 
-    /// Whether [`adopt`](Learner::adopt) can rebuild what is remembered of a shard from model and rows. Where it cannot,
-    /// the memory of a lost worker is lost, and the flock goes back to its last checkpoint.
-    fn rebuilds(&self) -> bool {
-        true
+    /// What [`adopt`](Learner::adopt) can make again of what a lost worker remembered of a shard.
+    fn rebuilds(&self) -> Rebuilds {
+        Rebuilds::Exactly
     }
 
     /// Computes this worker's contribution and emits its blocks. Under one step every worker emits the same
-    /// names and shapes in the same order, also for an empty batch.
+    /// names and shapes in the same order, also for an empty batch. A step may be begun again after a loss: the second
+    /// call finds the memory as the first left it, and gives the same blocks.
     ///
     /// # Errors
     /// When rows are unusable or a wire fails.
@@ -261,6 +296,18 @@ pub trait Learner: Send + Sync {
     /// The trained model in words, for people who inspect it.
     fn describe(&self, model: &Model, schema: &Schema) -> Option<String> {
         let _ = (model, schema);
+        None
+    }
+
+    /// How much each feature is used, the most used first; empty where the model does not tell.
+    fn importances(&self, model: &Model, schema: &Schema) -> Vec<Importance> {
+        let _ = (model, schema);
+        Vec::new()
+    }
+
+    /// A tree of the model by its number, its root first; none where there is no such tree.
+    fn tree(&self, model: &Model, schema: &Schema, number: usize) -> Option<Vec<Branch>> {
+        let _ = (model, schema, number);
         None
     }
 }

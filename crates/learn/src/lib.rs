@@ -14,6 +14,7 @@ mod memory;
 pub mod metrics;
 pub mod optimisers;
 mod outbox;
+mod portrait;
 mod projection;
 pub mod refusals;
 mod rows;
@@ -22,9 +23,12 @@ mod trees;
 mod wires;
 
 pub use importance::permutation_importance;
-pub use learner::{Appetite, Facts, Grade, Learner, Moment, Needs, Outcome, Place, Task, Work};
+pub use learner::{
+    Appetite, Facts, Grade, Learner, Moment, Needs, Outcome, Place, Rebuilds, Task, Work,
+};
 pub use learners::{BuildLearner, LEARNERS};
 pub use learners::{gaussian_mixture, k_means, matrix_factorisation};
 pub use memory::{Cells, Memory};
 pub use outbox::{Outbox, Sink};
+pub use portrait::{Branch, Importance, partial_dependence};
 pub use wires::{NoWires, Wires};

@@ -95,7 +95,7 @@ fn sparse(table: &Table) -> Arc<Table> {
         starts.push(kept.len());
     }
     let features = Features::Sparse { width: *width, starts, columns, values: kept };
-    Arc::new(Table { features, ..table.clone() })
+    Arc::new(Table { features: features.into(), ..table.clone() })
 }
 
 fn close(found: &[f64], expected: &[f64], share: f64, what: &str) {

@@ -92,7 +92,7 @@ fn sparse(table: &Table) -> Arc<Table> {
         starts.push(kept.len());
     }
     let features = Features::Sparse { width: *width, starts, columns, values: kept };
-    Arc::new(Table { features, ..table.clone() })
+    Arc::new(Table { features: features.into(), ..table.clone() })
 }
 
 /// Whether objective and weights are those of scikit-learn: L-BFGS to the last digits, dual ascent as far as its gap says.

@@ -1,6 +1,7 @@
 //! Lines for people whose output is not a terminal: a log file, a scheduler, a pipe. At most about one
 //! progress line a second, everything else as it comes.
 
+use crate::summary::metrics;
 use crate::{Progress, figures};
 use starlings_core::{Event, FaultReport};
 
@@ -75,6 +76,12 @@ pub fn remark(event: &Event) -> Option<String> {
         Event::Checkpoint { step, path, bytes } => {
             Some(format!("checkpoint after {} steps: {path} ({})", step.0, figures::bytes(*bytes)))
         }
+        Event::Fold { fold, folds, found } => Some(format!(
+            "fold {} of {folds} held out ({} rows): {}",
+            fold + 1,
+            figures::count(found.rows),
+            metrics(&found.metrics)
+        )),
         Event::Step { .. } | Event::Epoch { .. } | Event::Trace { .. } | Event::Report(_) => None,
     }
 }

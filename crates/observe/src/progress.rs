@@ -64,8 +64,11 @@ impl Progress {
                 self.steps = step.0;
                 self.objective = objective.or(self.objective);
             }
-            Event::Fault(_) | Event::Checkpoint { .. } | Event::Trace { .. } | Event::Report(_) => {
-            }
+            Event::Fault(_)
+            | Event::Checkpoint { .. }
+            | Event::Fold { .. }
+            | Event::Trace { .. }
+            | Event::Report(_) => {}
         }
     }
 

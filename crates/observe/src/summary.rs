@@ -1,7 +1,7 @@
 //! What a run was and what came of it, for people.
 
 use crate::figures;
-use starlings_core::Report;
+use starlings_core::{Report, Spread};
 use std::collections::BTreeMap;
 
 /// The report in a few aligned lines.
@@ -13,6 +13,18 @@ pub fn summary(report: &Report) -> String {
     }
     if !report.evaluation.is_empty() {
         lines.push(("test rows", metrics(&report.evaluation)));
+    }
+    if let Some(found) = &report.validation {
+        let one = |(name, spread): (&String, &Spread)| {
+            format!(
+                "{name} {} ± {}",
+                figures::number(spread.mean),
+                figures::number(spread.deviation)
+            )
+        };
+        let shown = found.metrics.iter().filter(|(name, _)| !DETAILS.contains(&name.as_str()));
+        let text = shown.map(one).collect::<Vec<_>>().join(" · ");
+        lines.push(("validation", format!("{text} ({} folds)", found.folds.len())));
     }
     lines.push(("work", work(report)));
     lines.push(("speed", speed(report)));
@@ -44,11 +56,16 @@ pub fn summary(report: &Report) -> String {
     lines.iter().fold(title, |text, (name, value)| text + &format!("  {name:wide$}  {value}\n"))
 }
 
+/// Metrics that a line has no room for: `starlings evaluate` and the report show them.
+const DETAILS: [&str; 6] =
+    ["auc_weighted", "f1_macro", "f1_weighted", "brier", "calibration_error", "silhouette_squared"];
+
 /// `accuracy 0.97 · log_loss 0.12`.
 #[must_use]
 pub(crate) fn metrics(metrics: &BTreeMap<String, f64>) -> String {
+    let shown = metrics.iter().filter(|(name, _)| !DETAILS.contains(&name.as_str()));
     let one = |(name, value): (&String, &f64)| format!("{name} {}", figures::number(*value));
-    metrics.iter().map(one).collect::<Vec<_>>().join(" · ")
+    shown.map(one).collect::<Vec<_>>().join(" · ")
 }
 
 fn work(report: &Report) -> String {

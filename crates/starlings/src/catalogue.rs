@@ -113,6 +113,8 @@ fn kind(kind: &ParamKind) -> String {
         ParamKind::Text => "text".to_string(),
         ParamKind::Sizes { min, max } => format!("list of whole numbers from {min} to {max}"),
         ParamKind::Texts => "list of texts".to_string(),
+        ParamKind::Table => "table".to_string(),
+        ParamKind::Tables => "tables".to_string(),
     }
 }
 
@@ -125,4 +127,18 @@ pub fn combinations_table() -> String {
         combinations.count(),
         combinations.tables()
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_summary_is_one_sentence_that_lines_up_with_its_neighbours() {
+        for listing in list(None).unwrap() {
+            let (name, summary) = (listing.name, listing.summary);
+            assert!(summary.starts_with(char::is_uppercase), "{name}: {summary}");
+            assert!(!summary.ends_with('.') && summary.len() <= 140, "{name}: {summary}");
+        }
+    }
 }

@@ -18,12 +18,15 @@
 //! ```
 
 mod catalogue;
+mod inspection;
+mod labels;
 mod predictor;
 mod training;
 mod vote;
 
 pub use catalogue::{ListedParam, Listing, combinations_table, list};
-pub use predictor::{Evaluation, Prediction, Predictor};
+pub use inspection::Dependence;
+pub use predictor::{Prediction, Predictor};
 pub use training::{TrainOptions, TrainedModel, train};
 
 pub use starlings_cluster::atomic::write_whole;
@@ -34,14 +37,15 @@ pub use starlings_cluster::membership::Options as MembershipOptions;
 pub use starlings_cluster::model_file::{self, ModelFile};
 pub use starlings_cluster::protocol::{MemberStatus, Status};
 pub use starlings_core::{
-    Blame, Block, Body, Deadline, Event, Fault, FaultReport, Kind, Model, Pace, Report, Result,
-    Rng, Role, Rows, Seat, Span, Step, Tensor, Update, Values, nearest, suggestion,
+    Blame, Block, Body, Calibration, Confusion, Deadline, Event, Fault, FaultReport, Kind, Model,
+    Pace, Panel, ReliabilityBin, Report, Result, Rng, Role, Rows, Seat, Span, Spread, Step, Tensor,
+    Update, Validation, Values, nearest, suggestion,
 };
 #[cfg(feature = "remote")]
 pub use starlings_data::remote;
 pub use starlings_data::{
     Column, ColumnKind, ColumnRef, DataSpec, Encoding, LabelNeed, Schema, Source, Survey, Target,
-    survey,
+    fold_of_rows, survey,
 };
 pub use starlings_engine::bench::{AllReduce, Timing, Width};
 pub use starlings_engine::choices::{Carriage, Choices, codec, gate, rule, summing};
@@ -54,5 +58,6 @@ pub use starlings_engine::launch::mpi;
 pub use starlings_engine::member::JoinOptions;
 pub use starlings_engine::node::serve;
 pub use starlings_engine::stop::Stop;
+pub use starlings_learn::{Branch, Importance};
 pub use starlings_observe as observe;
 pub use starlings_transport::{Ticket, check_bind};

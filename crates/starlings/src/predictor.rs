@@ -3,15 +3,21 @@
 
 use crate::vote::{poll, voters};
 use starlings_cluster::model_file::{self, ModelFile};
-use starlings_core::{Fault, Result};
-use starlings_data::{DataSpec, Dealer, Holding, Intake, Schema, Table, Target, load_with};
+use starlings_core::{Fault, Model, Panel, Result, Shard};
+use starlings_data::{Batch, DataSpec, Dealer, Holding, Intake, Schema, Table, Target, load_with};
 use starlings_engine::choices;
+use starlings_engine::evaluation::Exam;
 use starlings_engine::job::Choice;
-use starlings_learn::metrics::evaluate;
 use starlings_learn::{Learner, Task};
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
+
+/// How long workers of one process wait for each other: what ends early is a fault of its own.
+const PATIENCE: Duration = Duration::from_secs(3600);
+
+/// With fewer rows for each a further thread is not worth its start.
+const ROWS_OF_A_THREAD: usize = 5_000;
 
 /// Where the intake stands in the model file's schema.
 const INTAKE: &str = "intake";
@@ -29,7 +35,7 @@ pub(crate) fn schema_document(schema: &Schema, intake: Intake) -> serde_json::Va
 /// A trained model that predicts.
 pub struct Predictor {
     file: ModelFile,
-    learner: Box<dyn Learner>,
+    pub(crate) learner: Box<dyn Learner>,
     schema: Schema,
     intake: Intake,
 }
@@ -43,15 +49,6 @@ pub struct Prediction {
     pub values: Vec<f64>,
     /// For classification the class of each row; for the others empty.
     pub classes: Vec<String>,
-}
-
-/// Metrics on a data set.
-#[derive(Clone, PartialEq, Debug)]
-pub struct Evaluation {
-    /// Rows.
-    pub rows: u64,
-    /// Metrics by the contract's names.
-    pub metrics: BTreeMap<String, f64>,
 }
 
 impl Predictor {
@@ -102,8 +99,23 @@ impl Predictor {
     /// # Errors
     /// When the data cannot be read or does not fit the model.
     pub fn predict(&self, data: &DataSpec) -> Result<Prediction> {
-        let table = Arc::new(load_with(data, &self.schema, &self.intake)?);
-        let values = self.outputs(&table)?;
+        self.predict_rows(&self.rows(data)?)
+    }
+
+    /// The rows of a data set as the model reads them.
+    ///
+    /// # Errors
+    /// When the data cannot be read or does not fit the model.
+    pub fn rows(&self, data: &DataSpec) -> Result<Arc<Table>> {
+        Ok(Arc::new(load_with(data, &self.schema, &self.intake)?))
+    }
+
+    /// Predicts rows that are read already.
+    ///
+    /// # Errors
+    /// When the rows do not fit the model.
+    pub fn predict_rows(&self, table: &Arc<Table>) -> Result<Prediction> {
+        let values = self.outputs(table)?;
         let names = self.names();
         let classes = match &self.schema.target {
             Target::Classes(classes) if self.learner.task() == Task::Classification => values
@@ -115,37 +127,68 @@ impl Predictor {
         Ok(Prediction { names, values, classes })
     }
 
-    /// Metrics on a data set with labels.
+    /// How good the model is on a data set with labels. Rows count by their weights, where they have any.
     ///
     /// # Errors
     /// When the data cannot be read, does not fit the model or has no labels that are needed.
-    pub fn evaluate(&self, data: &DataSpec) -> Result<Evaluation> {
-        let table = Arc::new(load_with(data, &self.schema, &self.intake)?);
-        let needed = !matches!(self.schema.target, Target::None);
-        if needed && table.labels.is_empty() {
-            let label = self.schema.label.clone().unwrap_or_else(|| "label".to_string());
-            return Err(Fault::caller(format!("the data has no column '{label}' to compare with"))
-                .hint("`starlings predict` needs no labels"));
-        }
-        let values = self.outputs(&table)?;
-        let width = self.learner.outputs(&self.file.model);
-        let metrics = evaluate(self.learner.task(), &values, width, &table.labels);
-        Ok(Evaluation { rows: table.rows() as u64, metrics })
+    pub fn evaluate(&self, data: &DataSpec) -> Result<Panel> {
+        self.evaluate_with(data, 1)
     }
 
-    fn outputs(&self, table: &Arc<Table>) -> Result<Vec<f64>> {
-        let dealer = Dealer::new(Holding::whole(table.clone(), 1), 0, 1);
+    /// The same with some workers, each of which holds and predicts its share of the rows. The figures do not depend on
+    /// how many there are.
+    ///
+    /// # Errors
+    /// As [`evaluate`](Predictor::evaluate).
+    pub fn evaluate_with(&self, data: &DataSpec, workers: u32) -> Result<Panel> {
         let voters = voters(&self.file.model);
+        let exam = Exam {
+            rows: data,
+            schema: &self.schema,
+            intake: &self.intake,
+            task: self.learner.task(),
+            width: self.learner.outputs(&self.file.model),
+            predict: &|batch| self.said(&voters, batch),
+            patience: PATIENCE,
+        };
+        exam.in_threads(workers)
+    }
+
+    fn said(&self, voters: &[Model], batch: &Batch<'_>) -> Result<Vec<f64>> {
         if !voters.is_empty() {
-            return poll(&*self.learner, &voters, &dealer.everything());
+            return poll(&*self.learner, voters, batch);
         }
         let mut values = Vec::new();
-        self.learner.predict(&self.file.model, &dealer.everything(), &mut values)?;
+        self.learner.predict(&self.file.model, batch, &mut values)?;
         Ok(values)
     }
 
+    fn outputs(&self, table: &Arc<Table>) -> Result<Vec<f64>> {
+        let by_row =
+            matches!(self.learner.task(), Task::Classification | Task::Regression | Task::Ranking);
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let parts = if by_row { cores.min(table.rows() / ROWS_OF_A_THREAD).max(1) } else { 1 };
+        let holding = Holding::whole(table.clone(), parts as u32);
+        let voters = voters(&self.file.model);
+        let part = |shard: u32| {
+            let dealer = Dealer::new(holding.only(&[Shard(shard)]), 0, 1);
+            self.said(&voters, &dealer.everything())
+        };
+        if parts == 1 {
+            return part(0);
+        }
+        let part = &part;
+        let said: Vec<Result<Vec<f64>>> = std::thread::scope(|scope| {
+            let threads: Vec<_> =
+                (0..parts as u32).map(|shard| scope.spawn(move || part(shard))).collect();
+            let joined = threads.into_iter().map(std::thread::ScopedJoinHandle::join);
+            joined.map(|said| said.unwrap_or_else(|why| std::panic::resume_unwind(why))).collect()
+        });
+        Ok(said.into_iter().collect::<Result<Vec<_>>>()?.concat())
+    }
+
     /// What the numbers of a row are called.
-    fn names(&self) -> Vec<String> {
+    pub(crate) fn names(&self) -> Vec<String> {
         let count = self.learner.outputs(&self.file.model);
         match (self.learner.task(), &self.schema.target) {
             (Task::Classification, Target::Classes(classes)) => {

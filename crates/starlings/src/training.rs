@@ -1,8 +1,9 @@
 //! Training as a user sees it: a job in; a model, its file and a report out.
 
+use crate::labels;
 use crate::predictor::{Predictor, schema_document};
 use starlings_cluster::model_file::{ModelFile, Provenance, save};
-use starlings_core::{Event, Fault, Pace, Report, Result};
+use starlings_core::{Event, Fault, Pace, Panel, Report, Result, Validation};
 use starlings_engine::choices::Choices;
 use starlings_engine::clock::Observer;
 use starlings_engine::job::Job;
@@ -69,9 +70,11 @@ pub fn train(job: Job, options: TrainOptions) -> Result<TrainedModel> {
         resume: options.resume,
         program: options.program.clone(),
     };
+    let job = labels::settled(job)?;
     let choices = Choices::of(&job)?;
     refuse_weights(&job, &choices)?;
-    if let Some(test) = &job.test {
+    // Held-out rows are rows of the training data, which will be read first.
+    if let Some(test) = job.test.as_ref().filter(|test| test.fold.is_none()) {
         // A test set that cannot be read should be found before training, not after it.
         let learner = &choices.learner;
         let readable = match job.train.prepare.is_empty() {
@@ -81,14 +84,17 @@ pub fn train(job: Job, options: TrainOptions) -> Result<TrainedModel> {
         };
         readable.map_err(|fault| fault.during("[data] test"))?;
     }
+    let validation = cross_validate(&job, &engine_options)?;
     let trained = starlings_engine::train::train(job.clone(), engine_options)?;
     let mut file = model_file(&job, &choices, &trained, options.created);
     let mut report = report(&job, &trained);
     report.faults = faults.lock().map(|faults| faults.clone()).unwrap_or_default();
     let predictor = Predictor::new(file.clone())?;
-    if let Some(test) = &job.test {
-        report.evaluation = predictor.evaluate(test)?.metrics;
-        file.provenance.evaluation = report.evaluation.clone();
+    report.validation = validation;
+    if let Some(found) = evaluation(&job, &trained, &predictor)? {
+        file.provenance.evaluation = found.metrics.clone();
+        report.evaluation = found.metrics;
+        (report.confusion, report.calibration) = (found.confusion, found.calibration);
     }
     if let Some(path) = &options.out {
         save(path, &file)?;
@@ -96,6 +102,43 @@ pub fn train(job: Job, options: TrainOptions) -> Result<TrainedModel> {
     }
     options.observer.on(Event::Report(Box::new(report.clone())));
     Ok(TrainedModel { predictor, report })
+}
+
+/// How good a model is on the job's test rows. Where the flock that trained it could not say, it is asked here.
+fn evaluation(job: &Job, trained: &Trained, predictor: &Predictor) -> Result<Option<Panel>> {
+    match (&job.test, &trained.figures.evaluation) {
+        (None, _) => Ok(None),
+        (Some(_), Some(found)) => Ok(Some(found.clone())),
+        (Some(test), None) => predictor.evaluate(test).map(Some),
+    }
+}
+
+/// Trains a model without each fold in turn, and measures it there.
+fn cross_validate(job: &Job, options: &Options) -> Result<Option<Validation>> {
+    let Some(spec) = job.validate.filter(|spec| spec.only.is_none()) else { return Ok(None) };
+    if ["flock", "mpi"].contains(&job.launcher.as_str()) {
+        return Err(Fault::caller(format!(
+            "[validate] trains {} models, and the launcher '{}' serves one job",
+            spec.folds + 1,
+            job.launcher
+        ))
+        .hint("launch threads or processes, or train each fold by itself with --set validate.only=0, 1, …"));
+    }
+    let mut found = Vec::new();
+    for fold in 0..spec.folds {
+        let at = format!("fold {fold} of {}", spec.folds);
+        let job = job.of_fold(fold)?;
+        let options = Options { resume: false, ..options.clone() };
+        let trained = starlings_engine::train::train(job.clone(), options.clone());
+        let trained = trained.map_err(|fault| fault.during(at.clone()))?;
+        let choices = Choices::of(&job)?;
+        let predictor = Predictor::new(model_file(&job, &choices, &trained, None))?;
+        let panel = evaluation(&job, &trained, &predictor).map_err(|fault| fault.during(at))?;
+        let panel = panel.unwrap_or_default();
+        options.observer.on(Event::Fold { fold, folds: spec.folds, found: panel.clone() });
+        found.push(panel);
+    }
+    Ok(Some(Validation::of(found)))
 }
 
 /// Weights that a learner would not look at are not dropped in silence.
@@ -162,6 +205,9 @@ fn report(job: &Job, trained: &Trained) -> Report {
         objective: figures.objective,
         metrics: figures.metrics.clone(),
         evaluation: Default::default(),
+        confusion: None,
+        calibration: None,
+        validation: None,
         faults: Vec::new(),
         rows_left_out: figures.rows_left_out,
         model: None,

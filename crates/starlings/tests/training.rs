@@ -19,6 +19,75 @@ fn report(text: &str, sets: &[&str]) -> Report {
     trained.unwrap_or_else(|fault| panic!("{sets:?}: {fault}")).report
 }
 
+const BAGS: &str = "
+[data]
+train = 'synthetic://classification?rows=200&features=4&seed=6'
+[learner]
+name = 'bagging'
+bags = 2
+";
+const ADABOOST: &str = "
+[data]
+train = 'synthetic://classification?rows=200&features=4&seed=6'
+[learner]
+name = 'adaboost'
+rounds = 3
+";
+const VOTES: &str = "
+[data]
+train = 'synthetic://classification?rows=200&features=4&seed=6'
+[learner]
+name = 'voting'
+[[learner.members]]
+name = 'decision-tree'
+max_depth = 2
+[[learner.members]]
+name = 'naive-bayes'
+";
+const STACK: &str = "
+[data]
+train = 'synthetic://classification?rows=200&features=4&seed=6'
+[learner]
+name = 'stacking'
+folds = 2
+[[learner.members]]
+name = 'decision-tree'
+max_depth = 2
+[[learner.members]]
+name = 'naive-bayes'
+";
+const BUCKET: &str = "
+[data]
+train = 'synthetic://classification?rows=200&features=4&seed=6'
+[learner]
+name = 'bucket'
+folds = 2
+[[learner.members]]
+name = 'decision-tree'
+max_depth = 2
+[[learner.members]]
+name = 'naive-bayes'
+";
+const SELF_TRAINING: &str = "
+[data]
+train = 'synthetic://classification?rows=200&features=4&seed=6'
+[learner]
+name = 'self-training'
+[learner.base]
+name = 'naive-bayes'
+";
+const PROPAGATION: &str = "
+[data]
+train = 'synthetic://classification?rows=200&features=4&seed=6'
+[learner]
+name = 'label-propagation'
+";
+const SPREADING: &str = "
+[data]
+train = 'synthetic://classification?rows=200&features=4&seed=6'
+[learner]
+name = 'label-spreading'
+";
 const DIGITS: &str = "
 [data]
 train = 'digits'
@@ -311,8 +380,14 @@ name = 'survival-regression'
 event = 'event'
 ";
 /// Learners that need fewer than three steps, and how many.
-const SHORT: [(&str, u64); 3] =
-    [("naive-bayes", 1), ("feature-selection", 2), ("isolation-forest", 1)];
+const SHORT: [(&str, u64); 5] = [
+    ("naive-bayes", 1),
+    ("feature-selection", 2),
+    ("isolation-forest", 1),
+    // All rows have a label, and none changes.
+    ("label-propagation", 2),
+    ("self-training", 2),
+];
 
 fn close(a: f64, b: f64) -> bool {
     (a - b).abs() <= 1e-9 * a.abs().max(b.abs()).max(1e-12)
@@ -606,6 +681,8 @@ fn tried(names: &[String]) -> std::result::Result<u64, Fault> {
         .chain([BISECTING, MIXTURE, EDGES, COMPONENTS, SINGULAR, SELECTION])
         .chain([BOOSTING, TREE, FOREST, ISOLATION])
         .chain([MLP, CNN, RNN, TRANSFORMER, AUTOENCODER, VAE])
+        .chain([BAGS, ADABOOST, VOTES, STACK, BUCKET])
+        .chain([SELF_TRAINING, PROPAGATION, SPREADING])
         .find(|text| text.contains(&format!("name = '{name}'")))
         .unwrap_or_else(|| panic!("no small job for {name}"));
     let mut sets: Vec<String> = [

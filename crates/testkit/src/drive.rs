@@ -159,6 +159,24 @@ impl<'a> Run<'a> {
         (self.step, first.model.clone(), memory)
     }
 
+    /// A step that is begun, given up and taken again, as when a peer is lost in the middle of it. With `forget` the
+    /// first worker has lost what it remembers by then, and adopts its shards anew.
+    ///
+    /// # Errors
+    /// Whatever the learner refuses.
+    pub fn stumble(&mut self, forget: bool) -> Result<bool> {
+        if self.is_complete() {
+            return Ok(false);
+        }
+        for worker in &mut self.workers {
+            worker.contribute(self.learner, &self.options, self.step)?;
+        }
+        if forget {
+            self.workers[0].memory = Memory::new();
+        }
+        self.step()
+    }
+
     /// Takes a step, unless training is complete. Says whether it did.
     ///
     /// # Errors

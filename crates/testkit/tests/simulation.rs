@@ -3,7 +3,7 @@
 
 use starlings_core::Seat;
 use starlings_testkit::sim::sweep::{Seeds, sweep};
-use starlings_testkit::sim::{MACHINES, serving, surviving};
+use starlings_testkit::sim::{MACHINES, owning, serving, surviving};
 
 /// Seeds that once showed a bug of the protocol.
 const OLD_BUGS: [(&str, u64, &str); 2] = [
@@ -45,6 +45,21 @@ fn a_thousand_collected_sums_under_delays_and_crashes() {
 #[test]
 fn a_thousand_parameter_servers_under_stragglers() {
     sweeps("serving", 1_000);
+}
+
+#[test]
+fn a_thousand_jobs_whose_owners_are_lost() {
+    sweeps("owning", 1_000);
+}
+
+#[test]
+fn lost_owners_are_found_at_their_backups_and_steps_are_taken_back() {
+    let outcomes: Vec<_> = (0..300).map(owning::check).collect();
+    let sum = |of: fn(&owning::Outcome) -> u64| outcomes.iter().map(of).sum::<u64>();
+    assert!(sum(|it| it.rebuilt) > 100, "{}", sum(|it| it.rebuilt));
+    assert!(sum(|it| it.taken_back) > 30, "{}", sum(|it| it.taken_back));
+    assert!(sum(|it| it.restored) > 3, "{}", sum(|it| it.restored));
+    assert!(sum(|it| it.mixed) > 10, "{}", sum(|it| it.mixed));
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Learners against scikit-learn, Spark MLlib, LightGBM and XGBoost. Everybody reads the same file, which `bench/peers/data.py` makes
+//! Learners against scikit-learn, faiss, SciPy, Spark MLlib, LightGBM and XGBoost. Everybody reads the same file, which `bench/peers/data.py` makes
 //! under `target/bench` from a fixed seed, and stops by the same rule; the objective stands beside each time.
 
 use super::row::Outcome;
@@ -20,6 +20,8 @@ struct Case {
     /// The test file, where there is one.
     test: Option<&'static str>,
     peers: &'static [&'static str],
+    /// What a row has in memory, where one pass over the rows is one iteration: for the bound of two workers.
+    row_bytes: Option<f64>,
 }
 
 const CASES: &[Case] = &[
@@ -29,7 +31,8 @@ const CASES: &[Case] = &[
         script: ("kmeans.py", "dense"),
         data: ("blobs", "blobs.parquet"),
         test: None,
-        peers: &["scikit-learn", "Spark MLlib"],
+        peers: &["scikit-learn", "faiss", "Spark MLlib"],
+        row_bytes: Some(4.0 * 32.0),
     },
     Case {
         name: "logistic regression, dense 1M × 100, correlated",
@@ -38,6 +41,61 @@ const CASES: &[Case] = &[
         data: ("correlated", "correlated.parquet"),
         test: None,
         peers: &["scikit-learn", "Spark MLlib"],
+        row_bytes: Some(4.0 * 100.0),
+    },
+    Case {
+        name: "logistic regression, sparse 500k × 50k",
+        job: "logistic-words.toml",
+        script: ("logistic.py", "words"),
+        data: ("words", "words.libsvm"),
+        test: None,
+        peers: &["scikit-learn", "SciPy, scaled by deviation", "Spark MLlib"],
+        row_bytes: Some(8.0 * 40.0),
+    },
+    Case {
+        name: "linear SVM, sparse 500k × 50k, squared hinge",
+        job: "svm-words.toml",
+        script: ("counted.py", "svm"),
+        data: ("words", "words.libsvm"),
+        test: None,
+        peers: &["scikit-learn", "Spark MLlib"],
+        row_bytes: Some(8.0 * 40.0),
+    },
+    Case {
+        name: "naive Bayes, sparse 500k × 50k, multinomial",
+        job: "bayes-words.toml",
+        script: ("counted.py", "bayes"),
+        data: ("words", "words.libsvm"),
+        test: None,
+        peers: &["scikit-learn", "Spark MLlib"],
+        row_bytes: Some(8.0 * 40.0),
+    },
+    Case {
+        name: "PCA, 1M × 50, 10 components",
+        job: "pca.toml",
+        script: ("projected.py", "pca"),
+        data: ("mixed", "mixed.parquet"),
+        test: None,
+        peers: &["scikit-learn", "Spark MLlib"],
+        row_bytes: Some(4.0 * 50.0),
+    },
+    Case {
+        name: "Gaussian mixture, 200k × 16, 10 full components, 20 iterations",
+        job: "mixture.toml",
+        script: ("projected.py", "mixture"),
+        data: ("clouds", "clouds.parquet"),
+        test: None,
+        peers: &["scikit-learn", "Spark MLlib"],
+        row_bytes: Some(4.0 * 16.0),
+    },
+    Case {
+        name: "lasso path, 200k × 200, 100 penalties",
+        job: "lasso-path.toml",
+        script: ("projected.py", "lasso"),
+        data: ("signals", "signals.parquet"),
+        test: None,
+        peers: &["scikit-learn"],
+        row_bytes: Some(4.0 * 200.0),
     },
     Case {
         name: "logistic regression, sparse 300k × 123",
@@ -46,6 +104,7 @@ const CASES: &[Case] = &[
         data: ("onehot", "onehot.libsvm"),
         test: None,
         peers: &["scikit-learn", "Spark MLlib"],
+        row_bytes: None,
     },
     Case {
         name: "matrix factorisation, 6000 × 4000, 0.9M ratings, rank 16",
@@ -54,6 +113,7 @@ const CASES: &[Case] = &[
         data: ("ratings", "ratings.csv"),
         test: Some("ratings-test.csv"),
         peers: &["Spark MLlib"],
+        row_bytes: None,
     },
     Case {
         name: "gradient boosting, 1M × 28, 100 trees, 63 leaves, 255 bins",
@@ -62,6 +122,7 @@ const CASES: &[Case] = &[
         data: ("collisions", "collisions.parquet"),
         test: Some("collisions-test.parquet"),
         peers: &["LightGBM", "XGBoost"],
+        row_bytes: None,
     },
     Case {
         name: "random forest, 200k × 28, 100 trees, depth 12",
@@ -69,7 +130,8 @@ const CASES: &[Case] = &[
         script: ("trees.py", "forest"),
         data: ("collisions", "collisions-some.parquet"),
         test: Some("collisions-test.parquet"),
-        peers: &["scikit-learn"],
+        peers: &["scikit-learn", "Spark MLlib"],
+        row_bytes: None,
     },
     Case {
         name: "network mlp 784-512-256-10, Fashion-MNIST, batch 256, 5 epochs",
@@ -114,27 +176,40 @@ pub(super) fn run(suite: &Suite<'_>, outcome: &mut Outcome) {
             .extend(case.peers.iter().map(|peer| rival(suite, &python, &folder, (case, peer))));
         let measured = turns::take(&contenders, if suite.is_quick { 1 } else { 5 });
         outcome.enter(case.name, &measured[..own], &measured[own..]);
+        if let Some(row_bytes) = case.row_bytes {
+            outcome.scale(case.name, &measured[..own], row_bytes);
+        }
     }
 }
 
-/// Data is made once for all runs; the scale is a part of its folder's name.
 fn make_data(suite: &Suite<'_>, python: &Path, folder: &Path, case: &Case) -> Result<(), String> {
-    let folder = scaled(folder, suite.is_quick);
-    if folder.join(case.data.1).exists() {
+    made(suite, python, &scaled(folder, suite.is_quick), case.data)
+}
+
+/// Makes what `data.py` knows by a name, unless its file is there: data is made once for all runs, and the scale is a
+/// part of the folder's name.
+pub(super) fn made(
+    suite: &Suite<'_>,
+    python: &Path,
+    folder: &Path,
+    (name, file): (&str, &str),
+) -> Result<(), String> {
+    if folder.join(file).exists() {
         return Ok(());
     }
     let scale = if suite.is_quick { "0.05" } else { "1" };
     let status = Command::new(python)
         .arg(suite.script("data.py"))
-        .arg(case.data.0)
-        .arg(&folder)
+        .arg(name)
+        .arg(folder)
         .arg(scale)
         .status()
         .map_err(|why| format!("{}: {why}", python.display()))?;
     if status.success() { Ok(()) } else { Err("its data could not be made".to_string()) }
 }
 
-fn scaled(folder: &Path, is_quick: bool) -> PathBuf {
+/// Where data of this run's scale is.
+pub(super) fn scaled(folder: &Path, is_quick: bool) -> PathBuf {
     folder.join(if is_quick { "quick" } else { "full" })
 }
 
@@ -175,6 +250,8 @@ fn rival(
         "PyTorch, 1 thread" => "single1",
         "PyTorch, 2 threads" => "single2",
         "PyTorch DDP, 2 × 1 thread" => "ddp",
+        "faiss" => "faiss",
+        "SciPy, scaled by deviation" => "scaled",
         _ if is_spark => "spark",
         _ => "sklearn",
     };

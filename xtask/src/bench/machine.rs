@@ -5,9 +5,9 @@ use std::path::Path;
 use std::process::Command;
 
 /// The machine, the date and the versions.
-pub(super) struct Machine {
+pub(crate) struct Machine {
     /// As `2026-01-31T12:00:00Z`.
-    pub(super) date: String,
+    pub(crate) date: String,
     name: String,
     processor: String,
     cores: usize,
@@ -18,20 +18,20 @@ pub(super) struct Machine {
 
 impl Machine {
     /// The folder of a run.
-    pub(super) fn folder(&self) -> String {
+    pub(crate) fn folder(&self) -> String {
         let day = self.date.replace([':', 'Z'], "");
         format!("{day}-{}", self.name)
     }
 
     /// One paragraph for people.
-    pub(super) fn sentence(&self) -> String {
+    pub(crate) fn sentence(&self) -> String {
         let versions: Vec<String> =
             self.versions.iter().map(|(name, version)| format!("{name} {version}")).collect();
         let Machine { processor, cores, memory_gigabytes, .. } = self;
         format!("{processor}, {cores} cores, {memory_gigabytes} GB; {}.", versions.join(", "))
     }
 
-    pub(super) fn json(&self) -> Value {
+    pub(crate) fn json(&self) -> Value {
         let versions: serde_json::Map<String, Value> =
             self.versions.iter().map(|(name, version)| (name.clone(), json!(version))).collect();
         json!({
@@ -44,7 +44,7 @@ impl Machine {
     }
 
     #[cfg(test)]
-    pub(super) fn example() -> Machine {
+    pub(crate) fn example() -> Machine {
         Machine {
             date: "2026-01-31T12:00:00Z".to_string(),
             name: "epyc-2".to_string(),
@@ -57,7 +57,7 @@ impl Machine {
 }
 
 /// Asks the machine.
-pub(super) fn describe(python: Option<&Path>) -> Machine {
+pub(crate) fn describe(python: Option<&Path>) -> Machine {
     let information = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = information.lines().find(|line| line.starts_with("model name"));
     let processor =

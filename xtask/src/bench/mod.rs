@@ -1,18 +1,24 @@
 //! The benchmark suite: ours against named peers, in turns within the same run, because figures of different runs and
 //! machines do not compare. Each row is a ratio. Peers that are not there are said to be skipped. Beside it are studies,
-//! by name, of what communication costs: `slow-links`, `straggler` and `consistency-codec`.
+//! by name, of what communication costs: `slow-links`, `slow-trees`, `straggler` and `consistency-codec`; and of rows that
+//! do not fit into memory: `streaming`.
 
 mod consistency_codec;
 mod learners;
-mod machine;
-mod namespaces;
+pub(crate) mod machine;
+mod memory;
+pub(crate) mod namespaces;
 mod peers;
 mod plot;
 mod reduce;
 mod row;
+mod scaling;
 mod sheet;
 mod slow_links;
+mod slow_trees;
 mod straggler;
+mod streaming;
+mod trees;
 mod trial;
 mod turns;
 
@@ -39,7 +45,13 @@ struct Study {
     run: fn(&Suite<'_>) -> Result<sheet::Finding, String>,
 }
 
-const STUDIES: &[Study] = &[slow_links::STUDY, straggler::STUDY, consistency_codec::STUDY];
+const STUDIES: &[Study] = &[
+    slow_links::STUDY,
+    slow_trees::STUDY,
+    straggler::STUDY,
+    consistency_codec::STUDY,
+    streaming::STUDY,
+];
 
 /// Everything a case needs to run.
 struct Suite<'a> {
@@ -78,6 +90,7 @@ pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<(), String> {
     let mut outcome = row::Outcome::default();
     reduce::run(&suite, &mut outcome);
     learners::run(&suite, &mut outcome);
+    trees::run(&suite, &mut outcome);
     let machine = machine::describe(suite.python.as_deref());
     let folder = root.join("bench/runs").join(machine.folder());
     row::write(&folder, &machine, &outcome, suite.is_quick)?;

@@ -20,7 +20,7 @@ pub(super) struct Namespaces {
 }
 
 /// Whoever still runs in a namespace is one of ours: nobody else knows it.
-const GUARD: &str = "trap '' INT TERM HUP; cat; for name in \"$@\"; do \
+pub(crate) const GUARD: &str = "trap '' INT TERM HUP; cat; for name in \"$@\"; do \
                      ip netns pids $name | xargs -r kill -KILL; ip netns del $name; done";
 
 impl Namespaces {
@@ -96,7 +96,8 @@ impl Drop for Namespaces {
     }
 }
 
-fn call(line: &str) -> Result<(), String> {
+/// Runs a line of words as a program.
+pub(crate) fn call(line: &str) -> Result<(), String> {
     let mut words = line.split_whitespace();
     let program = words.next().expect("a line has a first word");
     let output =

@@ -1,6 +1,6 @@
 //! All-reduce between processes of this machine, over TCP and through shared memory: the sum that data-parallel
 //! training waits for. Peers: torch's gloo, which blocks, and Open MPI, which polls, over TCP and over shared memory.
-//! And what the reproducible fold costs beside a plain sum of the same numbers.
+//! And what the reproducible fold costs beside a plain sum of the same numbers, and TLS beside plain links.
 
 use super::row::Outcome;
 use super::turns::{self, Contender};
@@ -43,6 +43,13 @@ pub(super) fn run(suite: &Suite<'_>, outcome: &mut Outcome) {
         let mut plain = ours(suite, 2, size, &way("f64"));
         plain.name = "plain sum of f64".to_string();
         let contenders = [ours(suite, 2, size, &way("reproducible")), plain];
+        compare(suite, outcome, &case, size, &contenders);
+    }
+    for size in SIZES.iter().filter(|size| size.is_quick || !suite.is_quick) {
+        let case = format!("all-reduce inside TLS against plain, 2 processes, {}", size.name);
+        let mut plain = ours(suite, 2, size, "--transport tcp");
+        plain.name = "without TLS".to_string();
+        let contenders = [ours(suite, 2, size, "--transport tcp --tls"), plain];
         compare(suite, outcome, &case, size, &contenders);
     }
     if suite.python.is_none() {

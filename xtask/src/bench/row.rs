@@ -2,6 +2,7 @@
 //! peer's in the same case; above 1 we are faster.
 
 use super::machine::Machine;
+use super::scaling::{Limits, Scaling};
 use super::turns::{Figures, Measured};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
@@ -14,6 +15,8 @@ pub(super) struct Outcome {
     /// What is missing and why, one sentence each.
     skipped: Vec<String>,
     failures: usize,
+    limits: Option<Limits>,
+    scalings: Vec<Scaling>,
 }
 
 /// One of ours against one peer.
@@ -47,6 +50,12 @@ impl Outcome {
                 }
             }
         }
+    }
+
+    /// Enters what a second worker brought in a case, of whose rows each has so many bytes in memory.
+    pub(super) fn scale(&mut self, case: &str, ours: &[Measured], row_bytes: f64) {
+        let limits = *self.limits.get_or_insert_with(Limits::measure);
+        self.scalings.extend(limits.compare(case, ours, row_bytes));
     }
 
     /// Notes what was not measured.
@@ -89,27 +98,49 @@ pub(super) fn table(machine: &Machine, outcome: &Outcome, is_quick: bool) -> Str
         "Ratio: the peer's time divided by ours in the same run; above 1 we are faster. Loading ",
     );
     text.push_str("and start-up are not in it.\n\n");
-    text.push_str("| case | ours | seconds | peer | seconds | ratio | quality, ours | quality, peer | rounds |\n");
-    text.push_str("|---|---|---:|---|---:|---:|---|---|---|\n");
+    text.push_str("| case | ours | seconds | peer | seconds | ratio | memory | quality, ours | quality, peer | rounds |\n");
+    text.push_str("|---|---|---:|---|---:|---:|---:|---|---|---|\n");
     for row in &outcome.rows {
         let ((ours, a), (peer, b)) = (&row.ours, &row.peer);
         let _ = writeln!(
             text,
-            "| {} | {ours} | {} | {peer} | {} | {:.2} | {} | {} | {} / {} |",
+            "| {} | {ours} | {} | {peer} | {} | {:.2} | {} | {} | {} | {} / {} |",
             row.case,
             time(a.seconds),
             time(b.seconds),
             row.ratio(),
+            memory(a, b),
             quality(&a.detail),
             quality(&b.detail),
             a.rounds,
             b.rounds,
         );
     }
+    text.push_str(&scaled(outcome));
     for what in &outcome.skipped {
         let _ = writeln!(text, "\nSkipped: {what}");
     }
     text
+}
+
+/// Two workers of one thread against one, and what the machine allows.
+fn scaled(outcome: &Outcome) -> String {
+    let Some(limits) = outcome.limits.filter(|_| !outcome.scalings.is_empty()) else {
+        return String::new();
+    };
+    let mut text = format!("\nTwo workers of one thread against one. {}\n\n", limits.sentence());
+    text.push_str("| case | times faster | allowed | what binds | share of it | of the bandwidth, one worker |\n");
+    text.push_str("|---|---:|---:|---|---:|---:|\n");
+    outcome.scalings.iter().for_each(|scaling| text.push_str(&(scaling.line() + "\n")));
+    text
+}
+
+/// The most memory of both, in megabytes.
+fn memory(ours: &Figures, peer: &Figures) -> String {
+    let side = |figures: &Figures| {
+        figures.megabytes.map_or("?".to_string(), |megabytes| format!("{megabytes:.0}"))
+    };
+    format!("{} / {} MB", side(ours), side(peer))
 }
 
 fn rows(machine: &Machine, outcome: &Outcome, is_quick: bool) -> Value {
@@ -120,6 +151,7 @@ fn rows(machine: &Machine, outcome: &Outcome, is_quick: bool) -> Value {
             "seconds_min": figures.seconds_min,
             "wall_seconds": figures.wall_seconds,
             "rounds": figures.rounds,
+            "megabytes": figures.megabytes,
             "detail": figures.detail,
         })
     };
@@ -135,6 +167,8 @@ fn rows(machine: &Machine, outcome: &Outcome, is_quick: bool) -> Value {
         "machine": machine.json(),
         "quick": is_quick,
         "rows": rows.collect::<Vec<_>>(),
+        "limits": outcome.limits.map(|limits| limits.json()),
+        "scaling": outcome.scalings.iter().map(Scaling::json).collect::<Vec<_>>(),
         "skipped": outcome.skipped,
     })
 }
@@ -159,7 +193,7 @@ fn quality(detail: &Value) -> String {
         parts.push(format!("objective {objective:.7}"));
     }
     for (place, mark) in [("metrics", ""), ("evaluation", "test ")] {
-        for name in ["inertia", "accuracy", "rmse"] {
+        for name in ["inertia", "accuracy", "auc", "rmse"] {
             if let Some(value) = number(&detail[place][name]) {
                 parts.push(format!("{mark}{name} {value:.5}"));
             }
@@ -178,7 +212,9 @@ mod tests {
     fn measured(name: &str, seconds: f64) -> Measured {
         let detail = json!({"seconds": seconds, "objective": 0.25, "metrics": {"accuracy": 0.9}});
         let wall_seconds = seconds + 1.0;
-        let figures = Figures { seconds, seconds_min: seconds, wall_seconds, rounds: 5, detail };
+        let (rounds, megabytes) = (5, Some(100.0));
+        let figures =
+            Figures { seconds, seconds_min: seconds, wall_seconds, rounds, detail, megabytes };
         Measured { name: name.to_string(), result: Ok(figures) }
     }
 
@@ -188,7 +224,7 @@ mod tests {
         outcome.enter("k-means", &[measured("starlings", 1.0)], &[measured("scikit-learn", 3.0)]);
         let machine = Machine::example();
         let text = table(&machine, &outcome, false);
-        let row = "| k-means | starlings | 1.00 s | scikit-learn | 3.00 s | 3.00 | \
+        let row = "| k-means | starlings | 1.00 s | scikit-learn | 3.00 s | 3.00 | 100 / 100 MB | \
                    objective 0.2500000, accuracy 0.90000 | objective 0.2500000, accuracy 0.90000 | 5 / 5 |";
         assert!(text.contains(row), "{text}");
         let value = rows(&machine, &outcome, false);

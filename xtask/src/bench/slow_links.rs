@@ -209,7 +209,7 @@ fn make_data(suite: &Suite<'_>, folder: &Path, job: &Job) -> Result<(), String> 
 }
 
 /// Runs something and counts what it puts on the link.
-fn watched(
+pub(super) fn watched(
     namespaces: &Namespaces,
     act: impl FnOnce() -> Result<Trial, String>,
 ) -> Result<(Trial, [u64; 2]), String> {
@@ -219,12 +219,32 @@ fn watched(
     Ok((trial, [after[0] - before[0], after[1] - before[1]]))
 }
 
-/// A coordinator and a worker on the left, a worker on the right, and whoever submits on the left.
 fn ours(
     suite: &Suite<'_>,
     namespaces: &Namespaces,
     (job, passes): (&Job, u32),
     (name, sets): (&str, &[&str]),
+) -> Result<Trial, String> {
+    let mut all = vec![format!("train.epochs={passes}")];
+    all.extend(sets.iter().map(|set| format!("cluster.{set}")));
+    submitted(suite, namespaces, &Submission { name, file: job.file, sets: all })
+}
+
+/// A job for two workers, one on each side.
+pub(super) struct Submission<'a> {
+    /// For people.
+    pub(super) name: &'a str,
+    /// Below `bench/jobs`.
+    pub(super) file: &'a str,
+    /// What overrides it, as `table.key=value`.
+    pub(super) sets: Vec<String>,
+}
+
+/// A coordinator and a worker on the left, a worker on the right, and whoever submits on the left.
+pub(super) fn submitted(
+    suite: &Suite<'_>,
+    namespaces: &Namespaces,
+    submission: &Submission<'_>,
 ) -> Result<Trial, String> {
     let ticket = scratch("ticket");
     let _ = std::fs::remove_file(&ticket);
@@ -241,16 +261,17 @@ fn ours(
     let _left = Process::start(&mut program(Side::Left, &join))?;
     let _right = Process::start(&mut program(Side::Right, &join))?;
     let mut submit = namespaces.command(Side::Left, &suite.binary);
-    submit.arg("train").arg(suite.root.join("bench/jobs").join(job.file));
+    submit.arg("train").arg(suite.root.join("bench/jobs").join(submission.file));
     submit.args(["--workers", "2", "--launcher", "flock", "--json", "--out"]).arg(scratch("model"));
-    submit.args(["--set", &format!("train.epochs={passes}")]);
+    // Namespaces share a host, whose memory would carry what is to go over the link.
+    submit.args(["--set", "cluster.transport=tcp"]);
     submit.args(["--set", &format!("cluster.coordinator={place}")]);
     submit.args(["--set", &format!("cluster.ticket={}", ticket.display())]);
-    submit.args(sets.iter().flat_map(|set| ["--set".to_string(), format!("cluster.{set}")]));
+    submit.args(submission.sets.iter().flat_map(|set| ["--set", set]));
     let said = Process::start(&mut submit)?.finish(LIMIT);
     let _ = std::fs::remove_file(&ticket);
     let _ = std::fs::remove_file(scratch("model"));
-    Trial::from_events(name, &said?)
+    Trial::from_events(submission.name, &said?)
 }
 
 fn scratch(what: &str) -> PathBuf {

@@ -113,6 +113,11 @@ impl Process {
         Ok(Process { child, said, complained })
     }
 
+    /// Its number.
+    pub(super) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// What it has said so far. The child appends, so that reading from the start does not move its place.
     pub(super) fn so_far(&self) -> Result<String, String> {
         let mut file = &self.said;

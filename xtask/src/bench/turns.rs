@@ -1,7 +1,8 @@
 //! Taking turns: one round runs every contender once, so that a noisy minute of the machine hits all alike. A
 //! contender is a command that prints JSON; the last line with `seconds` or `median_seconds` is its measurement.
 
-use crate::stage::wait;
+use super::memory::Peak;
+use crate::stage::wait_and;
 use serde_json::Value;
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
@@ -48,11 +49,16 @@ pub(super) struct Figures {
     pub(super) rounds: usize,
     /// The last round's whole line: objective, metrics, version.
     pub(super) detail: Value,
+    /// The most memory it held in any round, with its children, in megabytes.
+    pub(super) megabytes: Option<f64>,
 }
+
+/// One round: seconds from start to end, what was printed, and the most memory in megabytes.
+type Round = (f64, Value, Option<f64>);
 
 /// Runs all contenders in turns. One that fails is not asked again.
 pub(super) fn take(contenders: &[Contender], rounds: usize) -> Vec<Measured> {
-    let mut seen: Vec<Result<Vec<(f64, Value)>, String>> =
+    let mut seen: Vec<Result<Vec<Round>, String>> =
         contenders.iter().map(|_| Ok(Vec::new())).collect();
     for round in 0..rounds {
         for (contender, seen) in contenders.iter().zip(&mut seen) {
@@ -76,7 +82,7 @@ pub(super) fn take(contenders: &[Contender], rounds: usize) -> Vec<Measured> {
         .collect()
 }
 
-fn once(contender: &Contender) -> Result<(f64, Value), String> {
+fn once(contender: &Contender) -> Result<Round, String> {
     let mut said = tempfile()?;
     let mut complained = tempfile()?;
     let copy = |file: &File| file.try_clone().map_err(|why| why.to_string());
@@ -89,7 +95,8 @@ fn once(contender: &Contender) -> Result<(f64, Value), String> {
         .stderr(copy(&complained)?)
         .spawn()
         .map_err(|why| format!("{}: {why}", contender.program.display()))?;
-    let status = wait(&mut child, LIMIT)?;
+    let mut peak = Peak::default();
+    let status = wait_and(&mut child, LIMIT, &mut |process| peak.look(process))?;
     let wall = start.elapsed().as_secs_f64();
     if !status.success() {
         let stderr = content(&mut complained)?;
@@ -98,7 +105,7 @@ fn once(contender: &Contender) -> Result<(f64, Value), String> {
         return Err(format!("{status}: {last}"));
     }
     let line = measurement(&content(&mut said)?).ok_or("it printed no measurement")?;
-    Ok((wall, line))
+    Ok((wall, line, peak.megabytes()))
 }
 
 /// A file without a name, for output: unlike a pipe it cannot fill up and stall the contender.
@@ -130,15 +137,16 @@ fn seconds(line: &Value) -> Option<f64> {
     line["median_seconds"].as_f64().or_else(|| line["seconds"].as_f64())
 }
 
-fn figures(lines: Vec<(f64, Value)>) -> Result<Figures, String> {
-    let detail = lines.last().map(|(_, line)| line.clone()).ok_or("it took part in no round")?;
-    let work: Vec<f64> = lines.iter().filter_map(|(_, line)| seconds(line)).collect();
-    let least = |(_, line): &(f64, Value)| line["min_seconds"].as_f64().or_else(|| seconds(line));
+fn figures(lines: Vec<Round>) -> Result<Figures, String> {
+    let detail = lines.last().map(|(_, line, _)| line.clone()).ok_or("it took part in no round")?;
+    let work: Vec<f64> = lines.iter().filter_map(|(_, line, _)| seconds(line)).collect();
+    let least = |(_, line, _): &Round| line["min_seconds"].as_f64().or_else(|| seconds(line));
     Ok(Figures {
         seconds: median(work),
         seconds_min: lines.iter().filter_map(least).fold(f64::INFINITY, f64::min),
-        wall_seconds: median(lines.iter().map(|(wall, _)| *wall).collect()),
+        wall_seconds: median(lines.iter().map(|(wall, ..)| *wall).collect()),
         rounds: lines.len(),
+        megabytes: lines.iter().filter_map(|(.., most)| *most).reduce(f64::max),
         detail,
     })
 }

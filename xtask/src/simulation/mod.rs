@@ -11,7 +11,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// The simulations, as `crates/testkit/src/sim` names them.
-const MACHINES: [&str; 5] = ["surviving", "merging", "collecting", "serving", "membership"];
+const MACHINES: [&str; 6] =
+    ["surviving", "merging", "collecting", "serving", "owning", "membership"];
 
 /// What the person asked for.
 #[derive(Clone, PartialEq, Eq, Debug)]

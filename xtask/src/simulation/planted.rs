@@ -2,8 +2,8 @@
 //! every one of them (`cargo xtask planted`). Where it is blind, it is the simulator that must be changed.
 
 use super::{Stretch, build, simulate, text};
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use crate::chores::compiler_with;
+use std::path::Path;
 
 /// A bug is found within so many seeds, or the simulator is blind to it.
 const SEEDS_MAX: u64 = 100_000;
@@ -73,6 +73,9 @@ const BUGS: &[Bug] = &[
     bug("fold-from-self", "collecting", "everyone folds in an order of its own"),
     bug("gate-open", "serving", "a shard answers without asking the gate"),
     bug("half-counts", "serving", "half a contribution counts for a step"),
+    bug("shown-before-mirrored", "owning", "an owner shows a step that its backup has not"),
+    bug("furthest-owner", "owning", "all go on from the step of the furthest owner"),
+    bug("ward-not-undone", "owning", "a backup does not take back the newest mirror"),
 ];
 
 /// Plants each bug in turn and runs seeds until it is found.
@@ -83,7 +86,7 @@ pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<(), String> {
         _ => return Err("planted takes --only TEXT and nothing else".to_string()),
     };
     check_sites(&sources(&root.join("crates"))?)?;
-    let binary = build(root, Some(&wrapper(root)?))?;
+    let binary = build(root, Some(&compiler_with(root, "planted")?))?;
     let mut survivors = Vec::new();
     println!("| planted bug | what is wrong | found by | after seeds | what broke |");
     println!("|---|---|---|---:|---|");
@@ -111,17 +114,6 @@ fn gist(why: &str) -> String {
         why.strip_prefix("seed ").and_then(|rest| rest.split_once(": ")).map_or(why, |it| it.1);
     let line = why.lines().next().unwrap_or_default();
     line.chars().take(90).collect::<String>().replace('|', "/")
-}
-
-/// A compiler for the project's own crates that knows of planted bugs. Those of others need not be built again.
-fn wrapper(root: &Path) -> Result<PathBuf, String> {
-    let folder = root.join("target/planted");
-    let path = folder.join("rustc.sh");
-    let failed = |why: std::io::Error| format!("{}: {why}", path.display());
-    std::fs::create_dir_all(&folder).map_err(failed)?;
-    std::fs::write(&path, "#!/bin/sh\nexec \"$@\" --cfg planted\n").map_err(failed)?;
-    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).map_err(failed)?;
-    Ok(path)
 }
 
 /// Every bug of the table is planted in one place, and no other is.

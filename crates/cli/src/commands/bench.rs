@@ -1,16 +1,18 @@
 //! `starlings bench`: one machine's own figures.
 
+use crate::data_arguments::DataArguments;
 use crate::output::{say, say_json};
 use clap::{Args, Subcommand};
 use serde_json::json;
 use starlings::observe::figures;
-use starlings::{AllReduce, Fault, Result, Timing, Width};
+use starlings::{AllReduce, Fault, Predictor, Result, Timing, Width};
 
 /// Measure this machine
 #[derive(Args)]
 #[command(after_long_help = "\
 Example:
-  starlings bench all-reduce --workers 4 --bytes 64MB --launcher processes --json")]
+  starlings bench all-reduce --workers 4 --bytes 64MB --launcher processes --json
+  starlings bench predict model.safetensors --data rows.parquet")]
 pub(crate) struct Arguments {
     #[command(subcommand)]
     what: What,
@@ -19,6 +21,22 @@ pub(crate) struct Arguments {
 #[derive(Subcommand)]
 enum What {
     AllReduce(Sums),
+    Predict(Predictions),
+}
+
+/// How long a model takes to predict rows that are read already
+#[derive(Args)]
+struct Predictions {
+    /// The model file
+    model: std::path::PathBuf,
+    #[command(flatten)]
+    data: DataArguments,
+    /// How many predictions of all rows to time
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    repeats: u32,
+    /// As JSON
+    #[arg(long)]
+    json: bool,
 }
 
 /// How long it takes to sum numbers over all workers
@@ -46,6 +64,9 @@ struct Sums {
     /// What is summed: f32, f64, or f64 by the reproducible fold
     #[arg(long, default_value = "f32", value_parser = ["f32", "f64", "reproducible"])]
     numbers: String,
+    /// Inside TLS, as links between hosts are
+    #[arg(long)]
+    tls: bool,
     /// How many sums to time [default: 2000 for 4KB and less, fewer for more, at least 5]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
     repeats: Option<u32>,
@@ -55,7 +76,10 @@ struct Sums {
 }
 
 pub(super) fn run(arguments: Arguments) -> Result<()> {
-    let What::AllReduce(sums) = arguments.what;
+    let sums = match arguments.what {
+        What::AllReduce(sums) => sums,
+        What::Predict(predictions) => return predict(&predictions),
+    };
     if sums.workers == 0 || sums.workers > 4096 {
         return Err(Fault::caller(format!("--workers {} is not allowed", sums.workers))
             .hint("from 1 to 4096"));
@@ -67,6 +91,7 @@ pub(super) fn run(arguments: Arguments) -> Result<()> {
         topology: sums.topology,
         transport: sums.transport,
         is_resident: sums.resident,
+        tls: sums.tls,
         fold: match sums.numbers.as_str() {
             "f64" => Width::Double,
             "reproducible" => Width::Reproducible,
@@ -77,6 +102,36 @@ pub(super) fn run(arguments: Arguments) -> Result<()> {
     match sums.json {
         true => say_json(&json!(timing)),
         false => say(&text(&timing)),
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "a measurement reads the clock")]
+fn predict(arguments: &Predictions) -> Result<()> {
+    let predictor = Predictor::load(&arguments.model)?;
+    let spec = arguments.data.spec();
+    let table = predictor.rows(&spec)?;
+    let mut times = Vec::new();
+    for _ in 0..arguments.repeats {
+        let start = std::time::Instant::now();
+        predictor.predict_rows(&table)?;
+        times.push(start.elapsed().as_secs_f64());
+    }
+    times.sort_by(f64::total_cmp);
+    let (median, rows) = (times[times.len() / 2], table.rows() as u64);
+    let evaluation = predictor.evaluate(&spec).map(|found| found.metrics).unwrap_or_default();
+    match arguments.json {
+        true => {
+            say_json(&json!({"rows": rows, "repeats": arguments.repeats, "median_seconds": median,
+            "min_seconds": times[0], "metrics": evaluation}))
+        }
+        false => say(&format!(
+            "prediction of {} rows, {} times\n  median   {}\n  minimum  {}\n  speed    {} rows/s\n",
+            figures::count(rows),
+            arguments.repeats,
+            seconds(median),
+            seconds(times[0]),
+            figures::count((rows as f64 / median) as u64),
+        )),
     }
 }
 

@@ -1,5 +1,6 @@
 //! `starlings inspect`: what a model file, a data set or a folder of checkpoints holds.
 
+use super::portrait::{self, PortraitArguments};
 use crate::data_arguments::Reading;
 use crate::output::{say, say_json, table};
 use clap::Args;
@@ -15,12 +16,17 @@ use std::path::{Path, PathBuf};
 #[derive(Args)]
 #[command(after_long_help = "\
 Examples:
-  starlings inspect digits.safetensors         learner, parameters, columns, tensors, where it came from
+  starlings inspect digits.safetensors         learner, parameters, columns, tensors, where it came from; trees and importances
+  starlings inspect trees.safetensors --tree 7 one tree in full
+  starlings inspect model.safetensors --data test.csv --column age    permutation importances and partial dependence
+  starlings inspect trees.safetensors --output pictures/              the same as SVG and PNG
   starlings inspect data.csv --label price     rows, columns, missing values, classes
   starlings inspect checkpoints/               which checkpoints are whole")]
 pub(crate) struct Arguments {
     /// A model file, a data set or a folder of checkpoints
     what: String,
+    #[command(flatten)]
+    portrait: PortraitArguments,
     #[command(flatten)]
     reading: Reading,
     /// As JSON
@@ -31,7 +37,13 @@ pub(crate) struct Arguments {
 pub(super) fn run(arguments: &Arguments) -> Result<()> {
     let path = Path::new(&arguments.what);
     let (value, text) = if path.extension().is_some_and(|it| it == "safetensors") {
-        model(path)?
+        let predictor = Predictor::load(path)?;
+        let (value, text) = model(path, &predictor);
+        portrait::add(&predictor, &arguments.portrait, &arguments.reading, (value, text))?
+    } else if arguments.portrait.is_given() {
+        return Err(Fault::caller(format!("'{}' is not a model", arguments.what)).hint(
+            "--data, --column, --tree, --depth and --output are for model files (.safetensors)",
+        ));
     } else if let Some((folder, steps)) = checkpoints(path)? {
         checkpoint(&folder, &steps)?
     } else {
@@ -45,8 +57,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<()> {
 
 type Shown = (Value, String);
 
-fn model(path: &Path) -> Result<Shown> {
-    let predictor = Predictor::load(path)?;
+fn model(path: &Path, predictor: &Predictor) -> Shown {
     let (file, schema) = (predictor.file(), predictor.schema());
     let tensors: Vec<Value> = file
         .model
@@ -88,7 +99,7 @@ fn model(path: &Path) -> Result<Shown> {
     if let Some(words) = predictor.describe() {
         text = text + "\n" + &words;
     }
-    Ok((value, text))
+    (value, text)
 }
 
 /// The folder and the steps, if this is a folder of checkpoints or one checkpoint of it.

@@ -5,6 +5,7 @@ mod coordinator;
 mod evaluate;
 mod inspect;
 mod list;
+mod portrait;
 mod predict;
 mod status;
 mod train;

@@ -26,10 +26,13 @@ fn no_example_is_forgotten_here() {
     names.sort();
     let tested = [
         "autoencoder.toml",
+        "adaboost.toml",
         "averaging.toml",
+        "bagging.toml",
         "bisecting-k-means.toml",
         "boosted-stumps.toml",
         "cnn.toml",
+        "bucket.toml",
         "decision-tree.toml",
         "digits.toml",
         "elastic-net.toml",
@@ -44,6 +47,8 @@ fn no_example_is_forgotten_here() {
         "isotonic-regression.toml",
         "k-means.toml",
         "kernel-svm.toml",
+        "label-propagation.toml",
+        "label-spreading.toml",
         "lasso-path.toml",
         "linear-regression.toml",
         "linear-svm.toml",
@@ -64,15 +69,47 @@ fn no_example_is_forgotten_here() {
         "ridge.toml",
         "rnn.toml",
         "scheduled-lasso.toml",
+        "self-training.toml",
+        "sorted.toml",
         "sparse-mesh.toml",
+        "stacking.toml",
+        "streaming.toml",
         "survival-regression.toml",
         "topics.toml",
         "transformer.toml",
         "truncated-svd.toml",
         "unequal-workers.toml",
         "vae.toml",
+        "validation.toml",
+        "voting.toml",
     ];
     assert_eq!(names, tested);
+}
+
+#[test]
+fn rows_that_do_not_fit_into_memory_give_the_same_bits() {
+    let data = "data.train=synthetic://blobs?rows=20000&features=8&centers=5&seed=3";
+    for launcher in ["cluster.launcher=threads", "cluster.launcher=processes"] {
+        let spilt = runs("streaming", &[data, launcher, "data.memory=200KB"]);
+        let held = runs("streaming", &[data, launcher, "data.memory=1GB"]);
+        assert_eq!(spilt["digest"], held["digest"], "{launcher}");
+    }
+}
+
+#[test]
+fn rows_are_sorted_alike_by_any_number_of_workers() {
+    let sorted = |sets: &[&str]| {
+        let mut all = vec!["cluster.fold=reproducible"];
+        all.extend(sets);
+        runs("sorted", &all)["digest"].clone()
+    };
+    let alone = sorted(&["cluster.launcher=threads", "cluster.workers=1"]);
+    let unsorted = sorted(&["cluster.launcher=threads", "data.partition=row"]);
+    assert_ne!(alone, unsorted, "the order of rows must be seen in the bits");
+    for workers in ["cluster.workers=1", "cluster.workers=2", "cluster.workers=3"] {
+        assert_eq!(alone, sorted(&[workers]), "{workers}");
+    }
+    assert_eq!(alone, sorted(&["data.memory=20KB"]));
 }
 
 #[test]
@@ -128,6 +165,31 @@ fn ratings_are_explained() {
 fn boosted_stumps_beat_chance() {
     let report = runs("boosted-stumps", &["learner.trees=20"]);
     assert!(report["metrics"]["accuracy"].as_f64().unwrap() > 0.7, "{report}");
+}
+
+#[test]
+fn ensembles_are_better_than_their_members() {
+    let accuracy = |report: &serde_json::Value| report["evaluation"]["accuracy"].as_f64().unwrap();
+    let tree = accuracy(&runs("decision-tree", &[]));
+    let bags = runs("bagging", &[]);
+    assert!(accuracy(&bags) > tree + 0.03, "{bags}");
+    assert!(bags["metrics"]["out_of_bag_accuracy"].as_f64().unwrap() > 0.8, "{bags}");
+    for name in ["adaboost", "voting", "stacking"] {
+        let report = runs(name, &[]);
+        assert!(accuracy(&report) > tree + 0.05, "{name}: {report}");
+    }
+    let bucket = runs("bucket", &[]);
+    let best = bucket["metrics"]["cross_validated_accuracy"].as_f64().unwrap();
+    assert!(best > 0.9 && (accuracy(&bucket) - best).abs() < 0.05, "{bucket}");
+}
+
+#[test]
+fn ten_labels_name_most_flowers() {
+    for name in ["self-training", "label-propagation", "label-spreading"] {
+        let report = runs(name, &[]);
+        assert!(report["evaluation"]["accuracy"].as_f64().unwrap() > 0.85, "{name}: {report}");
+        assert!(report["metrics"]["rows_unlabelled"].as_f64().is_some(), "{name}: {report}");
+    }
 }
 
 #[test]

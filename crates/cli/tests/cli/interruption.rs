@@ -56,3 +56,39 @@ fn a_stopped_job_without_checkpoints_ends_all_the_same() {
         interrupted(folder.path(), ENDLESS, launcher, signal).failed(130, &["stopped"]);
     }
 }
+
+#[test]
+fn a_damaged_checkpoint_is_named_and_the_one_before_it_is_used() {
+    for launcher in ["threads", "processes"] {
+        let folder = tempdir().unwrap();
+        let job = format!(
+            "{}[checkpoint]\npath = 'kept'\nevery = 10\n",
+            ENDLESS.replace("1000000000", "25")
+        );
+        std::fs::write(folder.path().join("job.toml"), job).unwrap();
+        let words = ["train", "job.toml", "--json", "--launcher", launcher];
+        let undisturbed = starlings(folder.path(), &words).report();
+        let newest = newest_part(&folder.path().join("kept"));
+        let mut bytes = std::fs::read(&newest).unwrap();
+        let middle = bytes.len() / 2;
+        bytes[middle] ^= 1;
+        std::fs::write(&newest, bytes).unwrap();
+        let ended = starlings(folder.path(), &[&words[..], &["--resume"]].concat());
+        let report = ended.report();
+        assert_eq!(report["digest"], undisturbed["digest"]);
+        let faults = report["faults"].as_array().unwrap();
+        assert_eq!(faults.len(), 1, "{faults:?}");
+        let message = faults[0]["message"].as_str().unwrap();
+        assert!(message.contains("checkpoint of step 20: "), "{message}");
+        assert!(message.contains("going on from the one of step 10"), "{message}");
+    }
+}
+
+/// The largest file of the newest checkpoint.
+fn newest_part(kept: &Path) -> std::path::PathBuf {
+    let inside = |folder: &Path| -> Vec<_> {
+        std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect()
+    };
+    let newest = inside(kept).into_iter().filter(|path| path.is_dir()).max().unwrap();
+    inside(&newest).into_iter().max_by_key(|path| path.metadata().unwrap().len()).unwrap()
+}

@@ -1,5 +1,5 @@
 //! Worker processes that are killed or frozen: the others name who was lost and where, finish the same step, and bring
-//! the job to its end with every row; whoever passes over all rows ends at the optimum of an undisturbed run.
+//! the job to its end with every row; whoever learns from exact sums ends in the bits of an undisturbed run.
 
 use crate::program::{Ended, Running, nothing_is_half_written, signal, starlings};
 use serde_json::Value;
@@ -26,7 +26,7 @@ const TOPICS: &str = "[data]\ntrain = 'synthetic://documents?documents=600&words
     [checkpoint]\npath = 'kept'\nevery = 10\n";
 
 /// Starts a job and waits until it is well on its way. Gives the processes by rank.
-fn under_way(folder: &Path, job: &str, words: &[&str]) -> (Running, Vec<u64>) {
+pub(crate) fn under_way(folder: &Path, job: &str, words: &[&str]) -> (Running, Vec<u64>) {
     std::fs::write(folder.join("job.toml"), job).unwrap();
     let sets: Vec<&str> = words.iter().flat_map(|word| ["--set", *word]).collect();
     let mut running =
@@ -40,18 +40,12 @@ fn under_way(folder: &Path, job: &str, words: &[&str]) -> (Running, Vec<u64>) {
     (running, processes)
 }
 
-fn of_kind(ended: &Ended, kind: &str) -> Vec<Value> {
+pub(crate) fn of_kind(ended: &Ended, kind: &str) -> Vec<Value> {
     ended.events().into_iter().filter(|event| event["event"] == kind).collect()
 }
 
-/// The same optimum. Scores that a line search remembers are rebuilt where shards move, which costs last bits.
-fn same_objective(found: &Value, calm: &Value) {
-    let [found, calm] = [found, calm].map(|report| report["objective"].as_f64().unwrap());
-    assert!((found - calm).abs() <= 1e-6 * calm.abs(), "{found} {calm}");
-}
-
 /// Steps are reported once, in order, and never taken back.
-fn steps_only_grow(ended: &Ended) {
+pub(crate) fn steps_only_grow(ended: &Ended) {
     let steps: Vec<u64> =
         of_kind(ended, "step").iter().map(|event| event["step"].as_u64().unwrap()).collect();
     assert!(steps.windows(2).all(|pair| pair[0] < pair[1]), "{steps:?}");
@@ -70,7 +64,7 @@ fn the_survivors_of_a_kill_finish_the_same_step_and_use_every_row_once() {
         assert_eq!(faults[0]["rank"], rank);
         let message = faults[0]["message"].as_str().unwrap();
         assert!(message.contains(&format!("process {}", processes[rank])), "{message}");
-        assert!(message.contains("was lost in"), "{message}");
+        assert!(message.contains("was lost in step"), "{message}");
         let regrouped = of_kind(&ended, "regrouped");
         assert_eq!((regrouped.len(), &regrouped[0]["workers"]), (1, &Value::from(2)));
         assert_eq!(regrouped[0]["completion"], "reweigh");
@@ -84,7 +78,7 @@ fn the_survivors_of_a_kill_finish_the_same_step_and_use_every_row_once() {
 }
 
 #[test]
-fn all_but_one_may_be_killed_and_the_last_one_ends_in_the_objective_of_an_undisturbed_run() {
+fn all_but_one_may_be_killed_and_the_last_one_ends_in_the_bits_of_an_undisturbed_run() {
     let calm = tempdir().unwrap();
     std::fs::write(calm.path().join("job.toml"), PASSES).unwrap();
     let calm = starlings(calm.path(), &["train", "job.toml", "--json"]).report();
@@ -101,7 +95,7 @@ fn all_but_one_may_be_killed_and_the_last_one_ends_in_the_objective_of_an_undist
         let regrouped = of_kind(&ended, "regrouped");
         assert_eq!(regrouped.last().unwrap()["workers"], 1);
         assert_eq!(regrouped.last().unwrap()["completion"], "recompute");
-        same_objective(&report, &calm);
+        assert_eq!((&report["digest"], &report["steps"]), (&calm["digest"], &calm["steps"]));
         steps_only_grow(&ended);
     }
 }
@@ -124,7 +118,7 @@ fn a_frozen_worker_is_left_behind_within_seconds_and_changes_nothing_when_it_tha
     let faults = of_kind(&ended, "fault");
     assert_eq!(faults.len(), 1, "{faults:?}");
     assert!(faults[0]["message"].as_str().unwrap().contains("nothing was heard"), "{faults:?}");
-    same_objective(&ended.report(), &calm);
+    assert_eq!(ended.report()["digest"], calm["digest"]);
 }
 
 #[test]
@@ -166,10 +160,13 @@ fn a_job_whose_last_worker_dies_names_it_and_resumes_to_the_same_bits() {
         BATCHES.replace("workers = 3", "workers = 3\n[checkpoint]\npath = 'kept'\nevery = 20");
     let (mut running, processes) = under_way(folder.path(), &job, &["train.epochs=100000"]);
     running.event("checkpoint");
+    // Workers say a few times a second what they are doing.
+    while running.event("step")["seconds"].as_f64().unwrap() < 1.0 {}
     processes.iter().for_each(|&process| signal(process, "KILL"));
     let ended = running.end();
-    ended.failed(3, &["was lost in", "last complete checkpoint", "kept", "--resume"]);
+    ended.failed(3, &["was lost in step", "last complete checkpoint", "kept", "--resume"]);
     assert!(!folder.path().join("job.safetensors").exists());
+    nothing_is_half_written(folder.path());
 
     let seen = starlings(folder.path(), &["inspect", "kept", "--json"]);
     let seen: Value = serde_json::from_str(&seen.out).unwrap();

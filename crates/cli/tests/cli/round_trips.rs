@@ -187,7 +187,12 @@ fn the_catalogue_lists_every_family() {
 #[test]
 fn sums_are_measured_with_threads_and_processes() {
     let folder = tempdir().unwrap();
-    for launcher in ["threads", "processes"] {
+    for words in [
+        &["threads"][..],
+        &["processes"],
+        &["processes", "--transport", "tcp", "--tls"],
+        &["processes", "--transport", "tcp", "--numbers", "reproducible"],
+    ] {
         let arguments = [
             "bench",
             "all-reduce",
@@ -200,13 +205,15 @@ fn sums_are_measured_with_threads_and_processes() {
             "--json",
             "--launcher",
         ];
-        let ended = starlings(folder.path(), &[&arguments[..], &[launcher]].concat());
+        let ended = starlings(folder.path(), &[&arguments[..], words].concat());
         let timing: Value = serde_json::from_str(&ended.out).expect(&ended.err);
         assert_eq!((&timing["bytes"], &timing["repeats"]), (&65_536.into(), &5.into()));
         let (median, min) = (timing["median_seconds"].as_f64(), timing["min_seconds"].as_f64());
         assert!(min.unwrap() > 0.0 && median >= min, "{timing}");
         assert!(timing["gigabytes_per_second"].as_f64().unwrap() > 0.0);
     }
+    starlings(folder.path(), &["bench", "all-reduce", "--tls"])
+        .failed(2, &["inside TLS", "--launcher processes --transport tcp"]);
 }
 
 #[test]

@@ -17,6 +17,7 @@ mod outputs;
 mod polynomial;
 mod quantiles;
 mod scale;
+mod select_l1;
 mod target;
 mod tf_idf;
 mod tokens;
@@ -46,6 +47,7 @@ pub const PREPARATIONS: &[Entry<BuildPreparation>] = &[
     polynomial::ENTRY,
     tf_idf::ENTRY,
     n_grams::ENTRY,
+    select_l1::ENTRY,
 ];
 
 /// One step as a job describes it.
@@ -126,6 +128,8 @@ pub enum Fitted {
     TfIdf(tf_idf::TfIdf),
     /// Hashed words of texts.
     NGrams(n_grams::NGrams),
+    /// Columns that a penalised fit needs.
+    SelectL1(select_l1::SelectL1),
 }
 
 /// Applies a fitted step.
@@ -153,6 +157,7 @@ impl Fitted {
             Fitted::Polynomial(step) => step,
             Fitted::TfIdf(step) => step,
             Fitted::NGrams(step) => step,
+            Fitted::SelectL1(step) => step,
         }
     }
 }

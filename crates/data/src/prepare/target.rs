@@ -154,6 +154,10 @@ impl Statistics for Sums {
         self.all.resize(size, Tally::default());
         let targets = self.targets;
         let record = |tallies: &mut Tallies, fold: usize, label: f32| {
+            // A row without a label says nothing of its categories.
+            if label.is_nan() {
+                return;
+            }
             for target in 0..targets {
                 let value = match labels.classes > 2 {
                     true => f64::from(u8::from(label as usize == target)),

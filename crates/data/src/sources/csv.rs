@@ -315,7 +315,7 @@ struct Writer<'a> {
 
 impl<'a> Writer<'a> {
     fn new(name: &'a str, reading: &'a Reading, block: &Block) -> Writer<'a> {
-        let chunk = Chunk::dense(&reading.texts, reading.label == LabelNeed::Class);
+        let chunk = Chunk::dense(&reading.texts, reading.label.is_class());
         Writer { name, reading, chunk, line: block.line, marked: 0, block_byte: block.byte }
     }
 
@@ -392,6 +392,10 @@ impl<'a> Writer<'a> {
     }
 
     fn label(&mut self, column: usize, field: &[u8]) -> Result<()> {
+        if missing(field) && self.reading.label == LabelNeed::SomeClasses {
+            self.chunk.labels.push(f32::NAN);
+            return Ok(());
+        }
         if missing(field) {
             return Err(self
                 .fault(column, field, "is no label: every row needs one")

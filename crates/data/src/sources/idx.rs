@@ -150,7 +150,7 @@ impl Rows for Idx {
         let end = images.header.rows.min(request.rows.end);
         while row < end {
             let rows = (CHUNK_BYTES / images.header.row_bytes()).clamp(1, end - row);
-            let mut chunk = Chunk::numbers(images.header.width as usize, need == LabelNeed::Class);
+            let mut chunk = Chunk::numbers(images.header.width as usize, need.is_class());
             let Features::Dense { values, .. } = &mut chunk.features else {
                 unreachable!("idx chunks are dense")
             };

@@ -4,7 +4,7 @@
 
 use super::{Format, Guess, Place, Reading, Request, Role, Rows, Shape, Sink};
 use crate::DataSpec;
-use crate::blocks::{Block, Blocks, MARK_BYTES, in_order};
+use crate::blocks::{Block, MARK_BYTES, read_lines};
 use crate::cells::{Cell, Spot, Writer};
 use crate::chunk::{Chunk, Mark};
 use crate::input::Input;
@@ -139,22 +139,9 @@ impl Rows for Jsonl {
     }
 
     fn read(&self, request: &Request<'_>, sink: &mut Sink<'_>) -> Result<()> {
-        let (from, until) = request.between();
-        let from = from.unwrap_or(Mark { row: 0, byte: 0, line: 1 });
-        let mut stream = self.input.open(request.tally)?;
-        stream.skip_to(from.byte)?;
         let name = self.name();
-        let mut blocks = Blocks {
-            name: name.clone(),
-            stream,
-            byte: from.byte,
-            line: from.line,
-            until: until.map_or(u64::MAX, |mark| mark.byte),
-            rest: Vec::new(),
-            cut: &|bytes| memchr::memrchr(b'\n', bytes).map(|at| at + 1),
-        };
         let work = |block: &Block| self.parse_block(&name, block, request.reading);
-        in_order(from.row, &mut || blocks.next(), &work, sink)
+        read_lines(&self.input, request, &work, sink)
     }
 }
 

@@ -4,7 +4,7 @@
 //! behind `#`.
 
 use super::{Format, Place, Request, Rows, Shape, Sink};
-use crate::blocks::{Block, Blocks, MARK_BYTES, in_order};
+use crate::blocks::{Block, MARK_BYTES, read_lines};
 use crate::chunk::{Chunk, Mark};
 use crate::input::Input;
 use crate::number::{missing, number};
@@ -81,22 +81,9 @@ impl Rows for Libsvm {
     }
 
     fn read(&self, request: &Request<'_>, sink: &mut Sink<'_>) -> Result<()> {
-        let (from, until) = request.between();
-        let from = from.unwrap_or(Mark { row: 0, byte: 0, line: 1 });
-        let mut stream = self.input.open(request.tally)?;
-        stream.skip_to(from.byte)?;
-        let mut blocks = Blocks {
-            name: self.name(),
-            stream,
-            byte: from.byte,
-            line: from.line,
-            until: until.map_or(u64::MAX, |mark| mark.byte),
-            rest: Vec::new(),
-            cut: &|bytes| memchr::memrchr(b'\n', bytes).map(|at| at + 1),
-        };
         let wanted = Wanted { label: request.reading.label, queries: request.reading.queries };
         let parse = |block: &Block| self.parse(block, wanted);
-        in_order(from.row, &mut || blocks.next(), &parse, sink)
+        read_lines(&self.input, request, &parse, sink)
     }
 }
 
@@ -109,7 +96,7 @@ struct Wanted {
 
 impl Libsvm {
     fn parse(&self, block: &Block, wanted: Wanted) -> Result<Chunk> {
-        let mut chunk = Chunk::sparse(0, wanted.label == LabelNeed::Class);
+        let mut chunk = Chunk::sparse(0, wanted.label.is_class());
         let (mut at, mut line_number, mut marked) = (0, block.line, 0);
         let mut entries: Vec<(u32, f32)> = Vec::new();
         for line in block.bytes.split(|byte| *byte == b'\n') {

@@ -3,11 +3,11 @@
 //! A line without words is a document, too; only the job says that a file is of this kind (`format = "text"`).
 
 use super::{Format, Guess, NO_GROUP, NO_WEIGHT, Place, Reading, Request, Role, Rows, Shape, Sink};
-use crate::blocks::{Block, Blocks, MARK_BYTES, in_order};
+use crate::blocks::{Block, MARK_BYTES, read_lines};
 use crate::chunk::{Chunk, Mark};
 use crate::input::Input;
 use crate::number::{missing, number, trim};
-use crate::{DataSpec, Features, LabelNeed};
+use crate::{DataSpec, Features};
 use starlings_core::{Entry, Fault, Result};
 
 /// One document a line.
@@ -74,27 +74,14 @@ impl Rows for Text {
     }
 
     fn read(&self, request: &Request<'_>, sink: &mut Sink<'_>) -> Result<()> {
-        let (from, until) = request.between();
-        let from = from.unwrap_or(Mark { row: 0, byte: 0, line: 1 });
-        let mut stream = self.input.open(request.tally)?;
-        stream.skip_to(from.byte)?;
-        let mut blocks = Blocks {
-            name: self.name(),
-            stream,
-            byte: from.byte,
-            line: from.line,
-            until: until.map_or(u64::MAX, |mark| mark.byte),
-            rest: Vec::new(),
-            cut: &|bytes| memchr::memrchr(b'\n', bytes).map(|at| at + 1),
-        };
         let work = |block: &Block| self.parse(block, request.reading);
-        in_order(from.row, &mut || blocks.next(), &work, sink)
+        read_lines(&self.input, request, &work, sink)
     }
 }
 
 impl Text {
     fn parse(&self, block: &Block, reading: &Reading) -> Result<Chunk> {
-        let mut chunk = Chunk::dense(&reading.texts, reading.label == LabelNeed::Class);
+        let mut chunk = Chunk::dense(&reading.texts, reading.label.is_class());
         let (mut at, mut marked) = (0, 0);
         while at < block.bytes.len() {
             let end =

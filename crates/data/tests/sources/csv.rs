@@ -93,6 +93,20 @@ fn classes_sort_as_numbers_and_spellings_of_a_number_are_one_class() {
     assert_eq!((table.labels, survey.class_rows), (vec![2.0, 1.0, 1.0, 0.0], vec![1, 2, 1]));
 }
 
+/// Few labels, many rows: a row without one is NaN where the learner takes it, and refused where it does not.
+#[test]
+fn labels_may_be_missing_where_some_classes_are_wanted() {
+    let folder = Folder::new();
+    let spec = folder.spec("few.csv", "x,class\n1,b\n2,\n3,a\n4,?\n5,b\n");
+    let (survey, table) = all(&spec, Encoding::OneHot, LabelNeed::SomeClasses);
+    assert_eq!((survey.schema.classes(), &survey.class_rows[..]), (2, &[1, 2][..]));
+    let known = |labels: &[f32]| -> Vec<i32> {
+        labels.iter().map(|label| if label.is_nan() { -1 } else { *label as i32 }).collect()
+    };
+    assert_eq!(known(&table.labels), [1, -1, 0, -1, 1]);
+    says(&refused(&spec, LabelNeed::Class), &["line 3, column 'class'", "every row needs one"]);
+}
+
 #[test]
 fn refusals_name_file_line_and_column() {
     let folder = Folder::new();

@@ -9,6 +9,7 @@ mod golden;
 mod known_sets;
 mod numbered;
 mod parquet;
+mod partition;
 mod prediction;
 mod synthetic;
 

@@ -19,7 +19,7 @@ fn libsvm_rows_are_sparse_and_indices_count_from_one() {
             columns: vec![0, 3, 1, 2],
             values: vec![0.5, 2.0, -1.0, 1.0],
         };
-        assert_eq!(table.features, expected);
+        assert_eq!(table.features, expected.into());
     }
     let spec = folder.spec("b.svm", "1.5 1:1\n2.5 1:2\n");
     assert_eq!(all(&spec, Encoding::OneHot, LabelNeed::Number).1.labels, [1.5, 2.5]);
@@ -43,6 +43,9 @@ fn hostile_libsvm_is_refused_by_line() {
         ("1 -3:1\n", "'-3' is not an index"),
         ("1 1:1 1:2\n", "feature 1 comes twice"),
         ("1 1:x\n", "'x' is not a 32-bit number"),
+        ("1 1:1\n1 2:inf\n", "line 2: 'inf' is not a 32-bit number"),
+        ("1 1:NaN\n", "line 1: 'NaN' is not a 32-bit number"),
+        ("1 1:1e39\n", "line 1: '1e39' is not a 32-bit number"),
         ("1 1:1 7\n", "'7' is not index:value"),
         ("1:1 2:1\n", "'1:1' is no label"),
         ("nan 2:1\n", "'nan' is no label"),

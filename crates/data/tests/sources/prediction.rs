@@ -66,7 +66,7 @@ fn numbered_features_beyond_the_models_are_left_out() {
         .unwrap();
     let expected =
         Features::Sparse { width: 3, starts: vec![0, 1, 1], columns: vec![0], values: vec![2.0] };
-    assert_eq!((table.features, table.labels), (expected, vec![1.0, 0.0]));
+    assert_eq!((table.features, table.labels), (expected.into(), vec![1.0, 0.0]));
     let other =
         load_with(&folder.spec("p.csv", "1,2\n"), &survey.schema, &survey.intake).unwrap_err();
     says(&other.to_string(), &["does not fit the model"]);

@@ -40,6 +40,8 @@ pub struct Plans<'a> {
     pub model: &'a Model,
     /// The first step.
     pub start: Step,
+    /// That of each seat, where they differ.
+    pub clocks: &'a [u64],
     /// Where spans are recorded.
     pub tracer: Tracer,
     /// Whether members may change.
@@ -51,7 +53,7 @@ pub struct Built {
     /// The exchange.
     pub exchange: Box<dyn Exchange>,
     /// The shard's thread.
-    pub server: Option<JoinHandle<()>>,
+    pub server: Option<JoinHandle<Shard>>,
     /// What the shard tells.
     pub ledger: Arc<Ledger>,
 }
@@ -204,7 +206,7 @@ impl Plans<'_> {
         &self,
         service: &Service,
         pushers: Vec<Seat>,
-    ) -> Result<(JoinHandle<()>, Arc<Ledger>)> {
+    ) -> Result<(JoinHandle<Shard>, Arc<Ledger>)> {
         let office = Office {
             rule: Arc::new(Learned(self.choices.learner.clone())),
             gate: self.choices.gate.clone(),
@@ -213,7 +215,13 @@ impl Plans<'_> {
             seat: self.net.seat(),
             pushers,
         };
-        let shard = Shard::new(office, self.model.clone(), self.start);
+        let mut shard = Shard::new(office, self.model.clone(), self.start);
+        if !self.clocks.is_empty() {
+            shard = shard.with_clocks(self.clocks);
+        }
+        if self.survives && self.choices.backs_up() {
+            shard = shard.backed_up(self.net.world());
+        }
         let ledger = Arc::new(Ledger::default());
         let thread = serve::start(self.net.clone(), shard, service.clone(), ledger.clone())?;
         Ok((thread, ledger))
@@ -232,9 +240,11 @@ impl Plans<'_> {
         let echo =
             (local && (gate.pushes() || cadence.is_some())).then(|| self.choices.learner.clone());
         let world = self.net.world();
-        let habits =
-            Habits { echo, cadence, seat: self.net.seat(), skips: gate.quorum(world) < world };
-        let client = Client::new(self.net.clone(), service, self.job.seed);
+        let (seat, skips) = (self.net.seat(), gate.quorum(world) < world);
+        let repeats = self.survives && gate.lead_max() == Some(0);
+        let habits = Habits { echo, cadence, seat, skips, repeats };
+        let slowest = self.clocks.iter().copied().min().unwrap_or(self.start.0);
+        let client = Client::new(self.net.clone(), service, self.job.seed).begun(slowest);
         let owned = Owned::new(client, self.exact(), habits, self.net.clone());
         Ok(Built { exchange: Box::new(owned), server: Some(thread), ledger })
     }

@@ -126,6 +126,11 @@ pub trait Exchange: Send {
         Losses::new()
     }
 
+    /// The newest step that may have to be taken again, and what the codec had lost before it.
+    fn losses_before(&self) -> Option<(Step, Losses)> {
+        None
+    }
+
     /// Takes back what was lost: this seat's own, or that of seats that are gone.
     fn restore(&mut self, losses: Losses, own: bool) {
         let _ = (losses, own);

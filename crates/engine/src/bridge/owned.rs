@@ -24,6 +24,8 @@ pub struct Habits {
     pub seat: Seat,
     /// Whether the flock goes on without those who are late.
     pub skips: bool,
+    /// Whether a step may have to be taken again: members may be lost, and there is a barrier.
+    pub repeats: bool,
 }
 
 /// The rows of the model live at owners; workers push contributions and pull what they need.
@@ -39,6 +41,8 @@ pub struct Owned {
     pushed: u64,
     /// The newest cut that this worker took part in.
     cut_at: u64,
+    /// The step that was begun last, and what the codec had lost before it.
+    before: Option<(Step, Losses)>,
     net: Arc<Net>,
 }
 
@@ -48,7 +52,8 @@ impl Owned {
     pub fn new(client: Client, exact: Merger, habits: Habits, net: Arc<Net>) -> Owned {
         let client = Arc::new(Mutex::new(client));
         let held = Arc::default();
-        Owned { client, held, exact, habits, accrued: None, pushed: 0, cut_at: 0, net }
+        let (accrued, before) = (None, None);
+        Owned { client, held, exact, habits, accrued, pushed: 0, cut_at: 0, before, net }
     }
 
     fn push_accrued(&mut self) -> Result<()> {
@@ -132,6 +137,9 @@ impl Exchange for Owned {
         }
         let News { stop_at, cut_at, slowest } =
             client(&self.client).pull(step, needs, asks, model)?;
+        if self.habits.repeats {
+            self.before = Some((step, client(&self.client).residuals().save()));
+        }
         let late = self.habits.skips && slowest > step.0 && slowest != u64::MAX;
         let reached = |at: Option<u64>| at.is_some_and(|at| at <= step.0);
         Ok(Agreed {
@@ -204,6 +212,10 @@ impl Exchange for Owned {
 
     fn losses(&self) -> Losses {
         client(&self.client).residuals().save()
+    }
+
+    fn losses_before(&self) -> Option<(Step, Losses)> {
+        self.before.clone()
     }
 
     fn restore(&mut self, losses: Losses, _: bool) {

@@ -48,7 +48,7 @@ fn owned(perch: &Perch, gate: Arc<dyn Gate>, cadence: Option<Cadence>) -> Owned 
     let echo = cadence.map(|_| Adder::shared());
     let skips = gate.quorum(world) < world;
     let client = serve(perch, gate, all(world));
-    let habits = Habits { echo, cadence, seat: perch.net.seat(), skips };
+    let habits = Habits { echo, cadence, seat: perch.net.seat(), skips, repeats: false };
     Owned::new(client, perch.exact(3), habits, perch.net.clone())
 }
 

@@ -7,7 +7,7 @@ use crate::exchange::packet::Losses;
 use crate::exchange::reproducible::{exponents, quantised, restored};
 use crate::exchange::served::Asks;
 use crate::merge::Merger;
-use starlings_core::{Deadline, Fault, FoldError, Model, Result, Step, Update};
+use starlings_core::{Deadline, Fault, FoldError, Model, Result, Step, Update, failpoint};
 use starlings_learn::{Learner, Moment, Needs, Outcome, Sink};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -88,13 +88,14 @@ impl Replicated {
         let Some((merger, shards)) = &mut self.peaks else { unreachable!("asked for by the job") };
         let updates: Vec<Update> = std::iter::once(first).chain(others).collect();
         let peaks = merger.merge(exponents(&updates))?;
+        failpoint!("between-sums");
         let differs =
             |error: FoldError| Fault::caller(format!("shards emit other blocks: {error}"));
-        let mut whole = quantised(&updates, &peaks, *shards).map_err(differs)?;
+        let (mut whole, kinds) = quantised(updates, &peaks, *shards).map_err(differs)?;
         whole.blocks.push(asks_block(self.asks));
         let mut sum = self.group.merge(whole)?;
         self.agreed = agreed(sum.blocks.pop());
-        Ok(restored(sum, &peaks, &updates[0], *shards))
+        Ok(restored(sum, &peaks, &kinds, *shards))
     }
 
     /// What was streamed and is not in the update: the sums of its buckets come back in `collect`.
@@ -162,6 +163,7 @@ impl Replicated {
         let HandedIn { moment, mut update, others, .. } = handed;
         if self.peaks.is_some() {
             update = self.fold_by_shard(update, others)?;
+            failpoint!("before-apply");
             return self.learner.apply(model, &update, &moment);
         }
         let buckets = self.streamed(&mut update);
@@ -182,6 +184,7 @@ impl Replicated {
             let sums = courier.collect(buckets, Deadline::after(self.patience))?;
             update.blocks.splice(0..0, sums.into_iter().flat_map(|sum| sum.blocks));
         }
+        failpoint!("before-apply");
         self.learner.apply(model, &update, &moment)
     }
 }

@@ -6,6 +6,7 @@ pub mod collected;
 mod columns;
 pub mod cut;
 mod late;
+mod mirror;
 pub mod model_wire;
 pub mod ownership;
 pub mod packet;

@@ -32,7 +32,7 @@ impl Ownership {
         let tables = model.iter().map(|(name, tensor)| {
             let rows = tensor.rows() as u32;
             // A tensor and the optimiser's state beside it live together: both are keyed by the first word.
-            let key = name.split('.').next().unwrap_or(name);
+            let key = first_word(name);
             let width = tensor.width() as u32;
             (name.to_string(), Owned { table: ring.table(key, rows), rows, width })
         });
@@ -114,6 +114,11 @@ impl Ownership {
         }
         some
     }
+}
+
+/// The tensor that a name belongs to: its own, or the one that it is the optimiser's state of.
+pub(crate) fn first_word(name: &str) -> &str {
+    name.split('.').next().unwrap_or(name)
 }
 
 fn some_rows(rows: &Rows, ranges: &[Range<u32>]) -> Rows {

@@ -8,8 +8,8 @@
 //! 62 together: what is lost of a number is at most 2^−52 of the bucket's largest, about what f64 itself
 //! loses of a sum. On the wire a number has 8 bytes, as an f64 has.
 
-use starlings_codec::{Codec, Into as Put, Law, Malformed};
-use starlings_core::{Block, Body, FoldError, Kind, Rows, Update, Values};
+use starlings_codec::{Codec, Into as Put, Law, Malformed, grid};
+use starlings_core::{Block, Body, FoldError, Kind, Update, Values};
 use std::ops::Range;
 
 /// Numbers that share an exponent.
@@ -72,51 +72,87 @@ fn exponent_of(values: &Values) -> i64 {
 
 /// The smallest e with |x| < 2^e for all of them.
 fn largest_exponent(values: &[f64]) -> i64 {
-    // Comparisons and sums that the compiler makes vectors of; NaN and infinity spoil the sum of zeros.
-    let (mut largest, mut zeros) = ([0.0f64; 4], [0.0f64; 4]);
-    for four in values.chunks(4) {
-        for (lane, &value) in four.iter().enumerate() {
-            let size = value.abs();
-            largest[lane] = if size > largest[lane] { size } else { largest[lane] };
-            zeros[lane] += value * 0.0;
-        }
-    }
-    let finite = zeros.iter().all(|zero| *zero == 0.0);
-    let largest = largest.into_iter().fold(0.0, f64::max);
-    match (finite, largest) {
-        (false, _) => BROKEN,
-        (true, 0.0) => NOTHING,
+    match grid::largest_size(values) {
+        None => BROKEN,
+        Some(0.0) => NOTHING,
         // Below the normal range the grid of the smallest normal number is fine enough.
-        (true, largest) => ((largest.to_bits() >> 52) as i64 - 1022).max(-1021),
+        Some(largest) => ((largest.to_bits() >> 52) as i64 - 1022).max(-1021),
     }
 }
+
+/// What the numbers of an update's blocks were before they became integers.
+pub type Kinds = Vec<Kind>;
 
 /// The sum of some contributions on the agreed grid, as integers. `shards` is how many there are in all.
 ///
 /// # Errors
 /// When the contributions have different shapes.
-pub fn quantised(updates: &[Update], peaks: &Update, shards: u32) -> Result<Update, FoldError> {
-    let mut sum: Option<Update> = None;
+pub fn quantised(
+    updates: Vec<Update>,
+    peaks: &Update,
+    shards: u32,
+) -> Result<(Update, Kinds), FoldError> {
+    let mut updates = updates.into_iter();
+    let mut sum = updates.next().unwrap_or_default();
+    let mut kinds = Kinds::new();
+    for (block, peaks) in sum.blocks.iter_mut().zip(&peaks.blocks) {
+        let (values, peaks) = numbers_of(block, peaks, shards);
+        kinds.push(values.kind());
+        let floats = std::mem::replace(values, Values::I64(Vec::new()));
+        *values = Values::I64(peaks.settled(floats));
+    }
     for update in updates {
-        let mut whole = Update::default();
-        for (block, peaks) in update.blocks.iter().zip(&peaks.blocks) {
-            let peaks = counts(peaks);
-            let body = match &block.body {
-                Body::Dense(values) => Body::Dense(to_grid(values, peaks, BUCKET, shards)),
-                Body::Rows(rows) => {
-                    let values = to_grid(&rows.values, peaks, usize::MAX, shards);
-                    Body::Rows(Rows { values, index: rows.index.clone(), ..*rows })
-                }
-                Body::Factors(_) => unreachable!("nobody asks for factors here"),
-            };
-            whole.blocks.push(Block { name: block.name.clone(), body });
+        if update.blocks.len() != sum.blocks.len() {
+            return Err(FoldError::Shape);
         }
-        match &mut sum {
-            None => sum = Some(whole),
-            Some(sum) => sum.fold(&whole)?,
+        let pairs = sum.blocks.iter_mut().zip(update.blocks);
+        for (((sum, block), peaks), kind) in pairs.zip(&peaks.blocks).zip(&kinds) {
+            add(sum, block, (peaks, *kind), shards)?;
         }
     }
-    Ok(sum.unwrap_or_default())
+    Ok((sum, kinds))
+}
+
+/// Adds a block to one that is on the grid already.
+fn add(
+    sum: &mut Block,
+    mut block: Block,
+    (peaks, kind): (&Block, Kind),
+    shards: u32,
+) -> Result<(), FoldError> {
+    if sum.name != block.name {
+        return Err(FoldError::Shape);
+    }
+    let (values, grid) = numbers_of(&mut block, peaks, shards);
+    if values.kind() != kind {
+        return Err(FoldError::Kind);
+    }
+    let floats = std::mem::replace(values, Values::I64(Vec::new()));
+    match (&mut sum.body, &mut block.body) {
+        (Body::Dense(Values::I64(sums)), Body::Dense(_)) if sums.len() == floats.len() => {
+            grid.settle_onto(sums, floats);
+            Ok(())
+        }
+        (Body::Rows(sums), Body::Rows(rows)) => {
+            rows.values = Values::I64(grid.settled(floats));
+            sums.fold(rows)
+        }
+        _ => Err(FoldError::Shape),
+    }
+}
+
+/// The numbers of a block, and the grid that they belong on.
+fn numbers_of<'a, 'b>(
+    block: &'a mut Block,
+    peaks: &'b Block,
+    shards: u32,
+) -> (&'a mut Values, Grid<'b>) {
+    let peaks = counts(peaks);
+    match &mut block.body {
+        Body::Dense(values) => (values, Grid { peaks, bucket: BUCKET, shards }),
+        Body::Rows(rows) => (&mut rows.values, Grid { peaks, bucket: usize::MAX, shards }),
+        Body::Factors(_) => unreachable!("nobody asks for factors here"),
+    }
 }
 
 fn counts(block: &Block) -> &[i64] {
@@ -132,104 +168,126 @@ fn shift(peak: i64, shards: u32) -> i64 {
     (62 - shards_log).min(51) - peak
 }
 
-/// Added to a number below 2^51 it leaves the nearest whole number, ties to even, in the last bits.
-const ROUNDER: f64 = 6_755_399_441_055_744.0; // 1.5 · 2^52
+/// Which multiples of which powers of two the numbers of a block become.
+struct Grid<'a> {
+    peaks: &'a [i64],
+    bucket: usize,
+    shards: u32,
+}
 
-fn to_grid(values: &Values, peaks: &[i64], bucket: usize, shards: u32) -> Values {
-    let whole = |into: &mut Vec<i64>, from: &mut dyn Iterator<Item = f64>, peak: Option<i64>| {
-        let Some(peak) = peak.filter(|peak| !matches!(*peak, NOTHING | BROKEN)) else {
-            return into.extend(from.map(|_| 0));
+impl Grid<'_> {
+    /// The buckets of `len` numbers, each with how far its numbers are shifted up; `None` where they are all zero or one
+    /// of them is not finite.
+    fn buckets(&self, len: usize) -> impl Iterator<Item = (Range<usize>, Option<i64>)> {
+        let bucket = self.bucket.min(len.max(1));
+        (0..len).step_by(bucket).enumerate().map(move |(at, from)| {
+            let peak = self.peaks.get(at).filter(|peak| !matches!(**peak, NOTHING | BROKEN));
+            (from..(from + bucket).min(len), peak.map(|&peak| shift(peak, self.shards)))
+        })
+    }
+
+    /// Numbers as multiples. f64 change where they lie.
+    fn settled(&self, values: Values) -> Vec<i64> {
+        let mut bits: Vec<i64> = match values {
+            Values::I64(whole) => return whole,
+            Values::F64(values) => bytemuck::cast_vec(values),
+            Values::F32(values) => {
+                values.iter().map(|&value| f64::from(value).to_bits() as i64).collect()
+            }
         };
-        into.extend(from.map(|value| rounded(scaled(value, shift(peak, shards)))));
-    };
-    let bucket = bucket.min(values.len().max(1));
-    let mut into = Vec::with_capacity(values.len());
-    match values {
-        Values::I64(values) => return Values::I64(values.clone()),
-        Values::F64(values) => {
-            for (at, numbers) in values.chunks(bucket).enumerate() {
-                let peak = peaks.get(at).copied();
-                let usual = peak.filter(|peak| !matches!(*peak, NOTHING | BROKEN));
-                match usual.and_then(|peak| scale(shift(peak, shards))) {
-                    // The common case, which the compiler makes vectors of.
-                    Some(scale) => {
-                        into.extend(numbers.iter().map(|&value| rounded(value * scale)));
+        for (range, shift) in self.buckets(bits.len()) {
+            let bits = &mut bits[range];
+            let Some(shift) = shift else {
+                bits.fill(0);
+                continue;
+            };
+            let (first, second) = scales(shift);
+            if second != 1.0 {
+                let doubled = |bits: &mut i64| {
+                    *bits = (f64::from_bits(*bits as u64) * second).to_bits() as i64;
+                };
+                bits.iter_mut().for_each(doubled);
+            }
+            grid::settle(bits, first);
+        }
+        bits
+    }
+
+    /// Adds numbers as multiples to multiples.
+    fn settle_onto(&self, sums: &mut [i64], values: Values) {
+        match values {
+            Values::F64(values) => {
+                for (range, shift) in self.buckets(sums.len()) {
+                    let (sums, values) = (&mut sums[range.clone()], &values[range]);
+                    match shift.map(scales) {
+                        None => {}
+                        Some((scale, 1.0)) => grid::settle_onto(sums, values, scale),
+                        Some((first, second)) => {
+                            let values: Vec<f64> = values.iter().map(|x| x * second).collect();
+                            grid::settle_onto(sums, &values, first);
+                        }
                     }
-                    None => whole(&mut into, &mut numbers.iter().copied(), peak),
                 }
             }
-        }
-        Values::F32(values) => {
-            for (at, numbers) in values.chunks(bucket).enumerate() {
-                let mut wide = numbers.iter().map(|&value| f64::from(value));
-                whole(&mut into, &mut wide, peaks.get(at).copied());
+            others => {
+                let whole = self.settled(others);
+                let pairs = sums.iter_mut().zip(whole);
+                pairs.for_each(|(sum, whole)| *sum = sum.wrapping_add(whole));
             }
         }
     }
-    Values::I64(into)
+
+    /// Multiples as the numbers they were made from.
+    fn lifted(&self, mut whole: Vec<i64>, kind: Kind) -> Values {
+        if kind == Kind::I64 {
+            return Values::I64(whole);
+        }
+        for (at, (range, shift)) in self.buckets(whole.len()).enumerate() {
+            let whole = &mut whole[range];
+            match shift {
+                None if self.peaks.get(at) == Some(&BROKEN) => {
+                    whole.fill(f64::NAN.to_bits() as i64);
+                }
+                None => whole.fill(0),
+                Some(shift) => {
+                    let (first, second) = scales(-shift);
+                    grid::lift(whole, first);
+                    if second != 1.0 {
+                        let halved = |bits: &mut i64| {
+                            *bits = (f64::from_bits(*bits as u64) * second).to_bits() as i64;
+                        };
+                        whole.iter_mut().for_each(halved);
+                    }
+                }
+            }
+        }
+        let values: Vec<f64> = bytemuck::cast_vec(whole);
+        match kind {
+            Kind::F32 => Values::F32(values.into_iter().map(|value| value as f32).collect()),
+            _ => Values::F64(values),
+        }
+    }
 }
 
-fn rounded(value: f64) -> i64 {
-    (value + ROUNDER).to_bits() as i64 - ROUNDER.to_bits() as i64
-}
-
-/// 2^shift, where one number holds it.
-fn scale(shift: i64) -> Option<f64> {
-    (-1000..=1000).contains(&shift).then(|| f64::from_bits(((shift + 1023) as u64) << 52))
-}
-
-/// x · 2^shift, in two steps where one factor would leave the range.
-fn scaled(value: f64, shift: i64) -> f64 {
-    let half = shift / 2;
-    value * 2f64.powi(half as i32) * 2f64.powi((shift - half) as i32)
+/// 2^shift as two factors: the second is one, unless one number cannot hold the product.
+fn scales(shift: i64) -> (f64, f64) {
+    let power = |shift: i64| f64::from_bits(((shift + 1023) as u64) << 52);
+    match shift {
+        -1000..=1000 => (power(shift), 1.0),
+        _ => (power(shift - shift / 2), power(shift / 2)),
+    }
 }
 
 /// The sum as the contributions had it: floats again.
 #[must_use]
-pub fn restored(sum: Update, peaks: &Update, like: &Update, shards: u32) -> Update {
-    let mut blocks = Vec::with_capacity(sum.blocks.len());
-    for ((block, peaks), like) in sum.blocks.into_iter().zip(&peaks.blocks).zip(&like.blocks) {
-        let peaks = counts(peaks);
-        let body = match (block.body, &like.body) {
-            (Body::Dense(values), Body::Dense(like)) => {
-                Body::Dense(from_grid(values, like.kind(), (peaks, BUCKET), shards))
-            }
-            (Body::Rows(rows), Body::Rows(like)) => {
-                let peaks = (peaks, usize::MAX);
-                let values = from_grid(rows.values, like.values.kind(), peaks, shards);
-                Body::Rows(Rows { values, ..rows })
-            }
-            (body, _) => body,
-        };
-        blocks.push(Block { name: block.name, body });
-    }
-    Update { blocks }
-}
-
-fn from_grid(values: Values, kind: Kind, (peaks, bucket): (&[i64], usize), shards: u32) -> Values {
-    let Values::I64(values) = values else { return values };
-    if kind == Kind::I64 {
-        return Values::I64(values);
-    }
-    let bucket = bucket.min(values.len().max(1));
-    let mut into: Vec<f64> = Vec::with_capacity(values.len());
-    for (at, numbers) in values.chunks(bucket).enumerate() {
-        match peaks.get(at).copied() {
-            None | Some(NOTHING) => into.extend(numbers.iter().map(|_| 0.0)),
-            Some(BROKEN) => into.extend(numbers.iter().map(|_| f64::NAN)),
-            Some(peak) => match scale(-shift(peak, shards)) {
-                Some(scale) => into.extend(numbers.iter().map(|&value| value as f64 * scale)),
-                None => {
-                    let shift = -shift(peak, shards);
-                    into.extend(numbers.iter().map(|&value| scaled(value as f64, shift)));
-                }
-            },
+pub fn restored(mut sum: Update, peaks: &Update, kinds: &[Kind], shards: u32) -> Update {
+    for ((block, peaks), kind) in sum.blocks.iter_mut().zip(&peaks.blocks).zip(kinds) {
+        let (values, grid) = numbers_of(block, peaks, shards);
+        if let Values::I64(whole) = values {
+            *values = grid.lifted(std::mem::take(whole), *kind);
         }
     }
-    match kind {
-        Kind::F32 => Values::F32(into.into_iter().map(|value| value as f32).collect()),
-        _ => Values::F64(into),
-    }
+    sum
 }
 
 /// A codec whose sum is the maximum, for agreeing on exponents by any topology that folds on the way.
@@ -270,7 +328,7 @@ impl Codec for Peaks {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use starlings_core::Rng;
+    use starlings_core::{Rng, Rows};
 
     fn contribution(shard: u64) -> Update {
         let mut rng = Rng::named(shard, "contribution", &[]);
@@ -310,11 +368,10 @@ mod tests {
                 Peaks.decode(&bytes, ours, 0..len, Put::Add).unwrap();
             }
         }
-        let mut sum = quantised(&held[0], &peaks, 6).unwrap();
-        for held in &held[1..] {
-            sum.fold(&quantised(held, &peaks, 6).unwrap()).unwrap();
-        }
-        restored(sum, &peaks, &held[0][0], 6)
+        let mut parts = held.into_iter().map(|held| quantised(held, &peaks, 6).unwrap());
+        let (mut sum, kinds) = parts.next().unwrap();
+        parts.for_each(|(part, _)| sum.fold(&part).unwrap());
+        restored(sum, &peaks, &kinds, 6)
     }
 
     #[test]
@@ -354,8 +411,8 @@ mod tests {
         values[3] = f64::INFINITY;
         let update = Update { blocks: vec![Block::dense("a", values)] };
         let peaks = exponents(std::slice::from_ref(&update));
-        let sum = quantised(std::slice::from_ref(&update), &peaks, 1).unwrap();
-        let sum = restored(sum, &peaks, &update, 1);
+        let (sum, kinds) = quantised(vec![update], &peaks, 1).unwrap();
+        let sum = restored(sum, &peaks, &kinds, 1);
         assert!(sum.f64("a")[..BUCKET].iter().all(|value| value.is_nan()));
         assert!(sum.f64("a")[BUCKET..].iter().all(|&value| value == 1.0));
     }

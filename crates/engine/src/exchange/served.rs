@@ -6,8 +6,11 @@
 //! them, or the gate's quorum), folded in the order of seats and applied once, so that the bits do not depend
 //! on who was faster; those that come later are dropped. Otherwise each is applied as it comes, tempered if
 //! the job says so. A gate that `pushes` has fresh rows sent to whoever reads them when the slowest clock advances.
+//!
+//! Where members may be lost a shard has a backup (`mirror`); under a barrier nobody is shown what it has not.
 
 use super::late::Reads;
+use super::mirror::Mirroring;
 use super::ownership::Ownership;
 use crate::rules::Rule;
 use starlings_consistency::{Blending, Gate};
@@ -73,6 +76,22 @@ pub enum Event {
         /// Which.
         from: Seat,
     },
+    /// Rows that the owner this shard is the backup of has changed.
+    Mirror {
+        /// From whom.
+        from: Seat,
+        /// Steps that are complete with it; without a barrier, which mirror of its owner it is.
+        number: u64,
+        /// The rows, as they are now.
+        rows: Vec<Block>,
+    },
+    /// The backup has a mirror.
+    Mirrored {
+        /// From whom.
+        from: Seat,
+        /// Which.
+        number: u64,
+    },
 }
 
 /// What a shard wants done.
@@ -97,6 +116,22 @@ pub enum Command {
         rows: Vec<Block>,
         /// Where the flock is.
         news: News,
+    },
+    /// Send rows that have changed to the backup.
+    Mirror {
+        /// To whom.
+        to: Seat,
+        /// Which mirror it is.
+        number: u64,
+        /// The rows.
+        rows: Vec<Block>,
+    },
+    /// Tell an owner that its mirror is here.
+    Mirrored {
+        /// To whom.
+        to: Seat,
+        /// Which.
+        number: u64,
     },
     /// The learner or a worker did something impossible.
     Fail(String),
@@ -138,8 +173,10 @@ pub struct Shard {
     model: Model,
     /// Steps each worker has pushed; the largest number for those who push no more.
     clocks: BTreeMap<Seat, u64>,
-    /// Steps complete, under a barrier.
+    /// Steps complete, under a barrier, and how many were when it began.
     complete: u64,
+    start: u64,
+    mirroring: Option<Mirroring>,
     held: BTreeMap<u64, BTreeMap<Seat, Held>>,
     parked: Vec<Parked>,
     reads: Reads,
@@ -178,6 +215,8 @@ impl Shard {
             model,
             clocks,
             complete: step.0,
+            start: step.0,
+            mirroring: None,
             held: BTreeMap::new(),
             parked: Vec::new(),
             changed: BTreeMap::new(),
@@ -188,6 +227,26 @@ impl Shard {
             lead_max: 0,
             dropped: 0,
         }
+    }
+
+    /// Workers begin at steps of their own, by seat: there is no barrier.
+    ///
+    /// # Panics
+    /// If a seat that pushes has no step.
+    #[must_use]
+    pub fn with_clocks(mut self, clocks: &[u64]) -> Shard {
+        self.clocks.iter_mut().for_each(|(seat, clock)| *clock = clocks[seat.index()]);
+        self.told = self.slowest();
+        self.answered_max = self.clocks.values().copied().max().unwrap_or(0);
+        self
+    }
+
+    /// Has the next seat of a flock of `world` for its backup, and is that of the seat before; alone it has none.
+    #[must_use]
+    pub fn backed_up(mut self, world: u32) -> Shard {
+        let mirroring = || Mirroring::new(self.office.seat, world, (self.start, self.barrier()));
+        self.mirroring = (world > 1).then(mirroring);
+        self
     }
 
     /// Feeds an event.
@@ -210,9 +269,21 @@ impl Shard {
                     *clock = u64::MAX;
                 }
             }
+            Event::Mirror { from, number, rows } => match self.keep((from, number), &rows) {
+                Ok(()) => out.push(Command::Mirrored { to: from, number }),
+                Err(why) => out.push(Command::Fail(why)),
+            },
+            Event::Mirrored { from, number } => {
+                if let Err(why) = self.acknowledged(from, number) {
+                    out.push(Command::Fail(why));
+                }
+            }
         }
-        self.answer(out);
-        self.refresh(out);
+        self.mirror(out);
+        if self.shows() {
+            self.answer(out);
+            self.refresh(out);
+        }
     }
 
     /// The model as this shard has it: its own rows are current, the others are not.
@@ -231,6 +302,74 @@ impl Shard {
     #[must_use]
     pub fn dropped(&self) -> u64 {
         self.dropped
+    }
+
+    /// Which seat it is of.
+    #[must_use]
+    pub fn seat(&self) -> Seat {
+        self.office.seat
+    }
+
+    /// Steps that are complete, under a barrier.
+    #[must_use]
+    pub fn complete(&self) -> u64 {
+        self.complete
+    }
+
+    /// Steps that were complete when it began.
+    #[must_use]
+    pub fn start(&self) -> u64 {
+        self.start
+    }
+
+    /// Steps of the seat before that are in this shard's copy of its rows, under a barrier.
+    #[must_use]
+    pub fn kept(&self) -> u64 {
+        self.mirroring.as_ref().map_or(self.start, Mirroring::kept)
+    }
+
+    /// Who owns what.
+    #[must_use]
+    pub fn owners(&self) -> &Ownership {
+        &self.office.owners
+    }
+
+    /// The model with this shard's own rows, and its copies of those of the seat before, as they were when `step` steps
+    /// were complete; all others as they were when it began. `None` for a step that is more than one back.
+    #[must_use]
+    pub fn model_at(&self, step: u64) -> Option<Model> {
+        let mut model = self.model.clone();
+        let back = match (&self.mirroring, self.barrier()) {
+            (Some(mirroring), true) => mirroring.go_back(&mut model, self.complete, step),
+            (None, true) => self.complete == step,
+            (_, false) => true,
+        };
+        back.then_some(model)
+    }
+
+    fn keep(&mut self, which: (Seat, u64), rows: &[Block]) -> Result<(), String> {
+        let owners = self.office.owners.clone();
+        let none = || format!("{} sent a mirror to whom none is due", which.0);
+        self.mirroring.as_mut().ok_or_else(none)?.keep(&mut self.model, &owners, which, rows)
+    }
+
+    fn acknowledged(&mut self, from: Seat, number: u64) -> Result<(), String> {
+        let none = || format!("{from} has a mirror, and none is due");
+        self.mirroring.as_mut().ok_or_else(none)?.acknowledged(from, number)
+    }
+
+    /// Sends the backup what it lacks.
+    fn mirror(&mut self, out: &mut Vec<Command>) {
+        let Some(mirroring) = &mut self.mirroring else { return };
+        if let Some((to, number, rows)) = mirroring.next(&self.model, self.complete) {
+            out.push(Command::Mirror { to, number, rows });
+        }
+    }
+
+    /// Whether the backup has what an answer would show.
+    fn shows(&self) -> bool {
+        let has = |mirroring: &Mirroring| mirroring.shows(self.complete);
+        self.mirroring.as_ref().is_none_or(has) || planted!("shown-before-mirrored")
     }
 
     fn barrier(&self) -> bool {
@@ -383,6 +522,9 @@ impl Shard {
                     self.changed.entry(block.name.clone()).or_default().extend(&rows.index);
                 }
             }
+        }
+        if let Some(mirroring) = &mut self.mirroring {
+            mirroring.before(&self.model, update);
         }
         self.office.rule.apply(&mut self.model, update, moment)
     }

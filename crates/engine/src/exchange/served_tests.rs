@@ -77,7 +77,7 @@ fn on(shard: &mut Shard, event: Event) -> Vec<Command> {
 fn answers(shard: &mut Shard, event: Event) -> Vec<(u32, f64)> {
     let told = |command| match command {
         Command::Answer { to, rows, .. } => Some((to.0, first(&rows))),
-        Command::Fresh { .. } => None,
+        Command::Fresh { .. } | Command::Mirror { .. } | Command::Mirrored { .. } => None,
         Command::Fail(why) => panic!("{why}"),
     };
     on(shard, event).into_iter().filter_map(told).collect()

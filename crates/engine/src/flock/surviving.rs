@@ -9,7 +9,7 @@ use crate::exchange::packet::Losses;
 use crate::merge::{MergeOptions, Merger};
 use crate::net::Arrival;
 use crate::recovery::Flocked;
-use starlings_core::{Blame, Block, Deadline, Fault, Result, Seat, Step, Update};
+use starlings_core::{Blame, Block, Deadline, Fault, Result, Seat, Step, Update, failpoint};
 use starlings_transport::{Header, Lane};
 
 /// Results up to this are kept; for larger ones members wait for each other.
@@ -59,7 +59,9 @@ impl Flock {
 
     fn attempt(&mut self, lossy: bool, update: Update) -> Result<Update> {
         let merger = if lossy { &mut self.merger } else { &mut self.exact };
+        failpoint!("flock-before-sum");
         let sum = merger.merge(update)?;
+        failpoint!("flock-after-sum");
         if sum.bytes() <= KEPT_BYTES {
             self.progress.last = self.survives.then(|| sum.clone());
             self.progress.calls += 1;
@@ -70,6 +72,7 @@ impl Flock {
             return Ok(sum);
         }
         (self.progress.last, self.progress.in_hand) = (Some(sum), true);
+        failpoint!("flock-in-hand");
         self.exact.merge(Update { blocks: vec![Block::counts("all have it", vec![1])] })?;
         Ok(self.take_in_hand())
     }
@@ -112,6 +115,7 @@ impl Flock {
         let told = Merger::new(net.clone(), options)
             .merge(Update { blocks: vec![Block::counts("ranks", ranks)] })?;
         let ranks: Vec<u64> = told.i64("ranks").iter().map(|&rank| rank as u64).collect();
+        failpoint!("flock-ranks");
         let Some((source, behind)) = owed(&ranks) else {
             return Ok(self.progress.in_hand.then(|| self.take_in_hand()));
         };
@@ -121,7 +125,9 @@ impl Flock {
             let result = result.ok_or_else(|| Fault::machine("a result that was kept is gone"))?;
             let bytes = postcard::to_stdvec(result).expect("plain data serialises");
             for &to in &behind {
+                failpoint!("flock-handing-over");
                 net.send(to, header, &bytes, by)?;
+                failpoint!("flock-handed-over");
             }
         }
         if !behind.contains(&me) {

@@ -10,7 +10,7 @@ use starlings_cluster::control::Control;
 use starlings_cluster::membership::Wish;
 use starlings_cluster::protocol::{FromClient, Message, Status, ToClient, read_event};
 use starlings_core::{Blame, Deadline, Entry, Epoch, Event, Fault, Result, Seat};
-use starlings_data::{Survey, survey};
+use starlings_data::{Survey, arrange, survey};
 use starlings_transport::{Hello, PROTOCOL_VERSION, Purpose, Ticket, connect};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::Path;
@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 pub(super) const ENTRY: Entry<Launcher> = Entry {
     name: "flock",
-    summary: "Workers join a coordinator from this host or others, over TCP with a token and TLS.",
+    summary: "Workers join a coordinator from this host or others, over TCP with a token and TLS",
     reference: "Li et al. (2014), Scaling Distributed Machine Learning with the Parameter Server: the scheduler",
     params: &[],
     gives: &[],
@@ -75,10 +75,11 @@ pub(super) fn submit(
     let begun = Instant::now();
     let learner = &task.choices.learner;
     let survey = survey(&task.job.train, learner.encoding(), learner.label())?;
+    let survey = arrange(&task.job.train, survey, task.job.shards)?;
     // A bad job is refused here, before any worker has been asked.
-    task.checkpoint(&survey)?;
+    task.told_checkpoint(&survey)?;
     task.choices.plan.assign(Seat(0), task.job.workers, task.job.shards)?;
-    learner.init(&task.facts(&survey), starlings_learn::Place::WHOLE)?;
+    task.first_model(&survey)?;
     let control = call(door.address, door.ticket)?;
     let (finished, newest, stopped) = (None, None, false);
     let mut client = Client { task, door, control, finished, newest, stopped };

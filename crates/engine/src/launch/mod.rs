@@ -24,7 +24,7 @@ pub static LAUNCHERS: &[Entry<Launcher>] = &[
 
 /// When several workers failed, the fault that says why. Losing a peer is what the others see of it: a
 /// worker's own complaint goes first.
-fn worst(faults: Vec<Fault>) -> Option<Fault> {
+pub(crate) fn worst(faults: Vec<Fault>) -> Option<Fault> {
     faults.into_iter().min_by_key(|fault| match fault.blame() {
         Blame::Caller => 0,
         Blame::Machine => 1,

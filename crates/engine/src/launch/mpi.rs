@@ -11,12 +11,13 @@ use super::place::{Place, lay};
 use super::processes::Watch;
 use crate::choices::Choices;
 use crate::clock::{Observer, Whereabouts};
-use crate::desk::Finished;
+use crate::desk::{Finished, holders};
 use crate::job::{Job, Surroundings};
 use crate::member::JoinOptions;
 use crate::net::Net;
 use crate::node::serve;
 use crate::redeal::Loader;
+use crate::stock::Stock;
 use crate::stop::Stop;
 use crate::train::{Options, Task, Trained};
 use crate::worker;
@@ -29,7 +30,7 @@ use starlings_cluster::protocol::{FromWorker, Message, ToWorker, read_event};
 use starlings_core::{
     Blame, Deadline, Entry, Epoch, Event, Fault, FaultReport, JobId, Result, Seat,
 };
-use starlings_data::{Survey, load, survey};
+use starlings_data::{Survey, arrange, survey};
 use starlings_transport::mpi::World;
 use starlings_transport::{Link, Ticket, Token};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -39,7 +40,7 @@ use std::time::{Duration, Instant};
 
 pub(super) const ENTRY: Entry<Launcher> = Entry {
     name: "mpi",
-    summary: "mpirun has started the workers, as many as its -n says; MPI promises no survival: one death ends the job.",
+    summary: "Workers are what mpirun has started; MPI promises no survival: one death ends the job",
     reference: "Message Passing Interface Forum, MPI: A Message-Passing Interface Standard, version 3.1, 2015; Gabriel et al. (2004), Open MPI",
     params: &[],
     gives: &[],
@@ -126,9 +127,10 @@ fn over_mpi(world: &'static World, task: &Task) -> Result<Trained> {
     let begun = Instant::now();
     let learner = &task.choices.learner;
     let survey = survey(&task.job.train, learner.encoding(), learner.label())?;
+    let survey = arrange(&task.job.train, survey, task.job.shards)?;
     // A bad job is refused here, before any other rank has begun.
-    task.checkpoint(&survey)?;
-    learner.init(&task.facts(&survey), starlings_learn::Place::WHOLE)?;
+    task.told_checkpoint(&survey)?;
+    task.first_model(&survey)?;
     let followers: Vec<Control> = (1..world.size()).map(|rank| terms_link(world, rank)).collect();
     let (job, resume) = (task.job.text.clone(), task.options.resume);
     let known = Box::new(survey.clone());
@@ -189,10 +191,17 @@ fn net(world: &World, job: JobId) -> Result<Arc<Net>> {
 fn walk(task: &Task, survey: &Survey, net: &Arc<Net>) -> Result<Finished> {
     let (seat, shards) = (net.seat(), task.job.shards);
     let assignment = task.choices.plan.assign(seat, net.world(), shards)?;
-    let holding = load(&task.job.train, survey, &assignment.shards, shards)?;
+    let stock = Stock::beside(&task.job.memory, net);
+    let holding = match survey.arrangement.moves() && task.choices.plan.stages() == 1 {
+        true => {
+            let holders = holders(&task.choices, &task.job, net.world())?;
+            stock.gather(task, survey, net, &holders)?
+        }
+        false => stock.load(&task.job.train, survey, (&assignment.shards, shards))?,
+    };
     let complete = task.checkpoint(survey)?;
     let (spec, known) = (task.job.train.clone(), survey.clone());
-    let loader: Loader = Arc::new(move |keep| load(&spec, &known, keep, shards));
+    let loader: Loader = Arc::new(move |keep| stock.load(&spec, &known, (keep, shards)));
     let whereabouts = Whereabouts::default();
     let desk = lay(Place {
         task,

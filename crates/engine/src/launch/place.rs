@@ -54,6 +54,7 @@ pub(crate) fn lay(place: Place<'_>) -> Result<Desk> {
         job,
         choices: task.choices.clone(),
         facts: task.facts(survey),
+        intake: survey.intake.clone(),
         holding,
         assignment,
         net,

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 pub(super) const ENTRY: Entry<Launcher> = Entry {
     name: "processes",
-    summary: "Workers are child processes of this binary, linked over TCP on loopback.",
+    summary: "Workers are child processes of this binary, linked over TCP on loopback",
     reference: "fork and join, as mpirun does on one host",
     params: &[],
     gives: &[],
@@ -27,7 +27,7 @@ pub(super) const ENTRY: Entry<Launcher> = Entry {
 
 fn run(task: &Task) -> Result<Trained> {
     let program = task.options.program.as_deref();
-    with_children(program, task.job.workers, |address, ticket, watch| {
+    with_children(program, (task.job.workers, false), |address, ticket, watch| {
         submit(task, &Door { address, ticket, path: None }, watch)
     })
 }
@@ -35,17 +35,18 @@ fn run(task: &Task) -> Result<Trained> {
 /// What may end a job early: gives the fault to end it with.
 pub(crate) type Watch<'a> = &'a mut dyn FnMut() -> Option<Fault>;
 
-/// Starts a coordinator and worker processes, hands them to `client`, and clears everything away after it.
+/// Starts a coordinator and worker processes, inside TLS if wanted, hands them to `client`, and clears everything away
+/// after it.
 pub(crate) fn with_children<T>(
     program: Option<&Path>,
-    workers: u32,
+    (workers, tls): (u32, bool),
     client: impl FnOnce(SocketAddr, &Ticket, Watch<'_>) -> Result<T>,
 ) -> Result<T> {
     let program = program.ok_or_else(|| {
         Fault::caller("the launcher 'processes' needs the path of the starlings program")
     })?;
     let home = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-    let coordinator = Coordinator::bind(home, false, membership::Options::default())?;
+    let coordinator = Coordinator::bind(home, tls, membership::Options::default())?;
     let (address, ticket) = (coordinator.address(), coordinator.ticket().clone());
     let folder = tempfile::tempdir()?;
     let path = folder.path().join("ticket");

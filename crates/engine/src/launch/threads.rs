@@ -6,10 +6,11 @@ use crate::clock::Whereabouts;
 use crate::desk::{Desk, Finished};
 use crate::net::Net;
 use crate::redeal::Loader;
+use crate::stock::Stock;
 use crate::train::{Task, Trained};
 use crate::worker;
 use starlings_core::{Entry, Fault, Result, Seat};
-use starlings_data::{Holding, load_all};
+use starlings_data::Holding;
 use starlings_transport::{Link, pair};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,7 +18,7 @@ use std::time::Instant;
 
 pub(super) const ENTRY: Entry<Launcher> = Entry {
     name: "threads",
-    summary: "Workers are threads of this process: nothing to install, nothing to open.",
+    summary: "Workers are threads of this process: nothing to install, nothing to open",
     reference: "the embedded default",
     params: &[],
     gives: &[],
@@ -30,10 +31,9 @@ const HOST: &str = "this process";
 fn run(task: &Task) -> Result<Trained> {
     #[expect(clippy::disallowed_methods, reason = "the launcher times its loading")]
     let begun = Instant::now();
-    let learner = &task.choices.learner;
-    let (survey, holding) =
-        load_all(&task.job.train, learner.encoding(), learner.label(), task.job.shards)?;
-    let complete = task.checkpoint(&survey)?;
+    let stock = Stock::new(&task.job.memory, 1);
+    let (survey, holding) = stock.load_all(task)?;
+    let complete = task.told_checkpoint(&survey)?;
     let mut desks = Vec::new();
     for (seat, net) in nets(task.job.workers)?.into_iter().enumerate() {
         let seat = Seat(seat as u32);
@@ -59,7 +59,7 @@ fn run(task: &Task) -> Result<Trained> {
     task.trained(survey, run_all(desks)?, loading)
 }
 
-/// All rows are in memory already: another deal is another view of them.
+/// All rows are here already: another deal is another view of them.
 fn loader(whole: Holding) -> Loader {
     Arc::new(move |shards| Ok(whole.only(shards)))
 }

@@ -21,12 +21,16 @@ pub(super) struct Line {
     options: JoinOptions,
     control: Mutex<Control>,
     changed: Condvar,
+    /// What a coordinator is told by a member that has no seat yet.
+    ready: Mutex<Option<FromWorker>>,
     /// Who this member is to the coordinator.
     member: AtomicU64,
     durable: AtomicBool,
     /// The last lineup it has.
     pub(super) epoch: AtomicU32,
     finished: AtomicBool,
+    /// The model that was sent home. It may have been lost with the coordinator that had it.
+    sent: Mutex<Option<FromWorker>>,
     over: AtomicBool,
 }
 
@@ -36,16 +40,26 @@ impl Line {
             options: options.clone(),
             control: Mutex::new(control),
             changed: Condvar::new(),
+            ready: Mutex::new(None),
             member: AtomicU64::new(0),
-            durable: AtomicBool::new(false),
+            // Until the coordinator says otherwise another one may follow it, where there is a ticket to find it by.
+            durable: AtomicBool::new(options.ticket_path.is_some()),
             epoch: AtomicU32::new(0),
             finished: AtomicBool::new(false),
+            sent: Mutex::new(None),
             over: AtomicBool::new(false),
         }
     }
 
+    /// Asks for a seat; of every coordinator that follows, too, until this member has one.
+    pub(super) fn ask(&self, ready: FromWorker) -> Result<()> {
+        *enter(&self.ready) = Some(ready.clone());
+        self.say(ready, SEND_MS)
+    }
+
     /// From now on a lost coordinator may be followed by another, to whom this member is known by that name.
     pub(super) fn settle(&self, member: u64, durable: bool, epoch: Epoch) {
+        *enter(&self.ready) = None;
         self.member.store(member, Ordering::Relaxed);
         self.epoch.store(epoch.0, Ordering::Relaxed);
         self.durable.store(durable, Ordering::Relaxed);
@@ -60,6 +74,9 @@ impl Line {
     pub(super) fn say(&self, said: FromWorker, within_ms: u64) -> Result<()> {
         if matches!(said, FromWorker::Finished { .. }) {
             self.finished.store(true, Ordering::Relaxed);
+        }
+        if matches!(said, FromWorker::Model(_)) && self.returns() {
+            *enter(&self.sent) = Some(said.clone());
         }
         let message = Message::FromWorker(said);
         let by = Deadline::after_ms(if self.returns() { RETURN_MS } else { 0 });
@@ -84,10 +101,14 @@ impl Line {
     /// Takes the line up again, where there may be someone to answer.
     pub(super) fn take_up(&self, fault: Fault) -> Result<()> {
         let by = Deadline::after_ms(RETURN_MS);
-        while self.returns() && !by.passed() {
+        while self.returns() && !by.passed() && !self.is_let_go() {
             if let Ok(control) = self.call_again() {
                 *enter(&self.control) = control;
                 self.changed.notify_all();
+                if let Some(model) = enter(&self.sent).clone() {
+                    let model = Message::FromWorker(model);
+                    let _ = self.control().send(&model, Deadline::after_ms(RETURN_MS));
+                }
                 if self.finished.load(Ordering::Relaxed) {
                     let epoch = Epoch(self.epoch.load(Ordering::Relaxed));
                     let _ = self.mention(FromWorker::Finished { epoch });
@@ -97,6 +118,9 @@ impl Line {
             let waited = self.changed.wait_timeout(enter(&self.control), PAUSE);
             drop(waited);
         }
+        // Nobody answers any more: whatever is still to be said is not worth another wait.
+        self.over.store(true, Ordering::Relaxed);
+        self.changed.notify_all();
         Err(fault)
     }
 
@@ -105,6 +129,11 @@ impl Line {
         self.over.store(true, Ordering::Relaxed);
         self.control().close();
         self.changed.notify_all();
+    }
+
+    /// Whether it was asked to stop before it had a seat: nobody would miss it.
+    fn is_let_go(&self) -> bool {
+        self.options.stop.asked() && enter(&self.ready).is_some()
     }
 
     fn returns(&self) -> bool {
@@ -120,7 +149,8 @@ impl Line {
         welcome(&control)?;
         let member = self.member.load(Ordering::Relaxed);
         let epoch = Epoch(self.epoch.load(Ordering::Relaxed));
-        let back = Message::FromWorker(FromWorker::Return { member, epoch });
+        let ready = enter(&self.ready).clone();
+        let back = Message::FromWorker(ready.unwrap_or(FromWorker::Return { member, epoch }));
         control.send(&back, Deadline::after_ms(SEND_MS))?;
         Ok(control)
     }

@@ -16,7 +16,7 @@ use mesh::{Yard, gatekeeper};
 use orders::Orders;
 use starlings_cluster::control::Control;
 use starlings_cluster::protocol::{Assignment, FromWorker, Message, ToWorker};
-use starlings_core::{Blame, Deadline, Epoch, Fault, JobId, Result, Seat};
+use starlings_core::{Blame, Deadline, Epoch, Fault, JobId, Result, Seat, failpoint};
 use starlings_transport::{Listener, Security, Ticket, TlsIdentity, Token};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
@@ -94,6 +94,7 @@ impl Member {
     pub fn join(options: &JoinOptions) -> Result<Member> {
         let control = call(options, options.coordinator, options.patience)?;
         let identity = welcome(&control)?;
+        failpoint!("join-welcomed");
         let door = Arc::default();
         let security = identity.map_or(Security::Plain, Security::Tls);
         let home = SocketAddr::new(own_address(options.coordinator)?, 0);
@@ -101,11 +102,13 @@ impl Member {
         let address = listener.local_addr().to_string();
         let line = Arc::new(Line::new(options, control.clone()));
         let (host, pid) = (options.host.clone(), std::process::id());
-        line.say(FromWorker::Ready { host, pid, address }, SEND_MS)?;
+        line.ask(FromWorker::Ready { host, pid, address })?;
+        failpoint!("join-ready");
         let (orders, whereabouts) = (Arc::new(Orders::default()), Whereabouts::default());
         let stop = Stop::new();
         let beating = start_beating(&line, &orders, &whereabouts, &options.stop)?;
-        let (mut assignment, mut newcomer) = assigned(&control, options)?;
+        let (mut assignment, mut newcomer) = assigned(&line, options)?;
+        failpoint!("join-assigned");
         line.settle(assignment.member, assignment.durable, assignment.epoch);
         let hearing = start_hearing(&line, &orders, &stop)?;
         let token = Token::from_bytes(assignment.peer_token.0);
@@ -123,6 +126,7 @@ impl Member {
                 Err(fault) => return Err(fault),
             }
         }
+        failpoint!("join-linked");
         let (net, neighbours) = match flock {
             Some(linked) => linked,
             // Until it has a seat it is a flock of its own.
@@ -237,11 +241,14 @@ impl Regroup for Rejoin {
     fn regroup(&mut self, fault: &Fault) -> Result<Flocked> {
         let shell = &self.shell;
         shell.accuse(fault);
+        failpoint!("regroup-accused");
         loop {
             let lineup = shell.orders.next_lineup(Deadline::after_ms(REGROUP_MS))?;
             shell.line.epoch.store(lineup.epoch.0, Ordering::Relaxed);
+            failpoint!("regroup-lineup");
             match shell.yard.link_up(&lineup, (shell.job, &shell.token)) {
                 Ok((net, _)) => {
+                    failpoint!("regroup-linked");
                     return Ok(Flocked { net, epoch: lineup.epoch, deal: lineup.deal });
                 }
                 // Someone was lost meanwhile, or fell silent: the coordinator will say who is left.
@@ -282,9 +289,17 @@ fn welcome(control: &Control) -> Result<Option<TlsIdentity>> {
 }
 
 /// Waits for a seat, or for what to prepare in a job that runs already. The coordinator has the deadline for that; a member waits as long as it is told nothing.
-fn assigned(control: &Control, options: &JoinOptions) -> Result<(Assignment, bool)> {
+fn assigned(line: &Line, options: &JoinOptions) -> Result<(Assignment, bool)> {
     loop {
-        match control.receive(Deadline::after_ms(200))? {
+        let received = match line.control().receive(Deadline::after_ms(200)) {
+            Ok(received) => received,
+            // Another coordinator may follow, and is asked for a seat.
+            Err(fault) => {
+                line.take_up(fault)?;
+                continue;
+            }
+        };
+        match received {
             Some(Message::ToWorker(ToWorker::Assign(given))) => return Ok((*given, false)),
             Some(Message::ToWorker(ToWorker::Prepare(given))) => return Ok((*given, true)),
             Some(Message::ToWorker(ToWorker::Abort { message, .. })) => {

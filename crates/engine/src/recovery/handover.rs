@@ -2,15 +2,16 @@
 //! all go back to.
 
 use super::{Leases, STANDINGS};
+use crate::checkpoints;
 use crate::choices::summing;
 use crate::desk::{Desk, extent, first_model};
-use crate::keeper::Resumed;
+use crate::keeper::{Resumed, lacking};
 use crate::merge::{MergeOptions, Merger};
 use crate::net::Arrival;
 use crate::walk::{Walk, Walked};
 use starlings_cluster::checkpoint::Store;
 use starlings_cluster::tensors::{read_model, write_model};
-use starlings_core::{Block, Deadline, Fault, Model, Result, Role, Seat, Step, Tensor, Update};
+use starlings_core::{Block, Deadline, Fault, Model, Result, Seat, Step, Update, failpoint};
 use starlings_learn::{Memory, Place};
 use starlings_transport::{Header, Lane};
 
@@ -25,7 +26,9 @@ impl Desk {
             let bytes = pack(&(self.walk.so_far(), self.leases.clone()), &self.model)?;
             let header = Header { lane: Lane::Control, kind: HANDOVER, step, tag: 0 };
             for &to in behind {
+                failpoint!("handover-sending");
                 self.net.send(to, header, &bytes, by)?;
+                failpoint!("handover-sent");
             }
         }
         if !behind.contains(&seat) {
@@ -34,16 +37,13 @@ impl Desk {
         let wanted = |arrival: &Arrival| {
             arrival.header.kind == HANDOVER && arrival.from == source && arrival.header.step == step
         };
+        failpoint!("handover-awaited");
         let arrival = self.net.next(Lane::Control, wanted, by)?;
-        let broken =
-            || Fault::peer(Some(source), format!("{source} handed over what cannot be read"));
+        failpoint!("handover-arrived");
+        // Whoever cannot read it goes; the one who has the model stays.
+        let broken = || Fault::machine(format!("what {source} handed over cannot be read"));
         let ((walked, leases), model) = unpack(&arrival.payload).ok_or_else(broken)?;
-        // State may come and go while a learner learns; what it is to give back may not.
-        let lacks = |(name, tensor): (&str, &Tensor)| {
-            tensor.role == Role::Weight && model.get(name).is_none()
-        };
-        let fits = !self.model.iter().any(lacks);
-        if !fits {
+        if lacking(&self.model, &model).is_some() {
             return Err(broken());
         }
         self.walk.take_over(walked);
@@ -51,13 +51,14 @@ impl Desk {
         Ok(())
     }
 
-    /// Goes back to the newest complete checkpoint, or to the beginning where there is none.
-    pub(super) fn restore(&mut self) -> Result<()> {
+    /// Goes back to the newest complete checkpoint, or to the beginning where there is none. Gives its step.
+    pub(super) fn restore(&mut self) -> Result<Option<Step>> {
         let stages = self.assignment.pipeline.len() as u32;
         self.place = Place { stage: self.assignment.stage, stages };
-        let fresh = first_model(&self.choices, &self.facts, self.place)?;
+        let fresh = first_model(&self.job, &self.choices, &self.facts, self.place)?;
         let (steps_a_pass, steps_max) = extent(&*self.learner, &self.job, &self.facts)?;
         let step = self.agreed_checkpoint()?;
+        failpoint!("restore-agreed");
         self.leases = Leases::default();
         let (model, memory) = match (step, self.store()?) {
             (Some(step), Some(store)) => {
@@ -69,8 +70,10 @@ impl Desk {
             _ => (fresh, Memory::new()),
         };
         (self.model, self.memory) = (model, memory);
+        // What this worker had done since then was never told as done, and is not.
+        self.clock.forget();
         self.walk = Walk::new(step.unwrap_or(Step(0)), steps_max, steps_a_pass);
-        Ok(())
+        Ok(step)
     }
 
     /// The step of the checkpoint that seat 0 finds: all go back to the same.
@@ -91,7 +94,7 @@ impl Desk {
 
     fn store(&self) -> Result<Option<Store>> {
         let spec = self.job.checkpoint.as_ref();
-        spec.map(|spec| Store::new(&spec.path, spec.keep)).transpose()
+        spec.map(checkpoints::store).transpose()
     }
 }
 

@@ -95,6 +95,13 @@ impl Leases {
         }
     }
 
+    /// A step was done without this worker: what nobody had is owed to it.
+    pub fn skipped(&mut self, step: Step) {
+        if !self.missing.is_empty() {
+            self.owed.push((step.0, self.missing.clone()));
+        }
+    }
+
     /// Rows that are owed.
     #[must_use]
     pub fn rows_owed(&self, dealer: &Dealer, walk: &Walk) -> u64 {

@@ -8,8 +8,10 @@
 //! |---|---|---|
 //! | `reweigh` | mini-batches under a barrier | the step is finished with the rows of those who are left; the others are owed, and dealt with the next step |
 //! | `recompute` | learners that pass over all rows | the rows of the lost are read by the others first: the step has all rows |
-//! | `continue` | local steps, mixing, gossip | no agreed sum was promised: each goes on from its own model |
-//! | `restore` | model cut into stages or owned in parts, memory that cannot be rebuilt | all go back to the last checkpoint |
+//! | `continue` | local steps, mixing, gossip, owners without a barrier | no agreed sum was promised: each goes on from its own model, or from that of the owners and their backups |
+//! | `restore` | model cut into stages or owned by groups, an owner lost with its backup, memory that cannot be rebuilt | all go back to the last checkpoint |
+//!
+//! A model that lives at owners is put together first (see [`owners`]).
 //!
 //! Nothing is kept for this in an undisturbed run: contributions are a function of model and rows, and are computed
 //! again. A worker may be lost in the middle of a recovery: then the next one begins, from the same state.
@@ -17,18 +19,23 @@
 pub mod fence;
 mod handover;
 mod leases;
+pub mod owners;
+mod rebuilding;
 pub mod resolve;
 
 pub use leases::Leases;
+pub(crate) use rebuilding::Left;
 
 use crate::choices::summing;
 use crate::desk::{Desk, holders};
-use crate::exchange::packet::Losses;
 use crate::merge::{MergeOptions, Merger};
 use crate::net::Net;
+use crate::redeal::taken_up;
 use resolve::{Resolution, Standing, resolve};
 use starlings_cluster::deal::Deal;
-use starlings_core::{Blame, Block, Epoch, Event, Fault, Result, Seat, Shard, Step, Update};
+use starlings_core::{
+    Blame, Block, Epoch, Event, Fault, Result, Seat, Shard, Step, Update, failpoint,
+};
 use starlings_plan::Assignment;
 use std::sync::Arc;
 
@@ -90,15 +97,23 @@ impl Desk {
     }
 
     fn recover_through(&mut self, regroup: &mut dyn Regroup, mut fault: Fault) -> Result<()> {
-        let losses = (self.exchange.losses(), self.net.world());
+        let mut left = Left {
+            world: self.net.world(),
+            losses: self.exchange.losses(),
+            before: self.exchange.losses_before(),
+            shard: None,
+            generation: self.generation,
+        };
         loop {
             if !matches!(fault.blame(), Blame::Peer(_)) {
                 return Err(fault);
             }
             self.clock.enter("regrouping", Step(self.walk.steps()));
-            self.part();
+            // The shard of the flock that was; in later rounds there is none.
+            let shard = self.part();
+            left.shard = left.shard.take().or(shard);
             let flocked = regroup.regroup(&fault)?;
-            match self.gather(flocked, &losses) {
+            match self.gather(flocked, &left) {
                 Ok(()) => return Ok(()),
                 Err(next) => fault = next,
             }
@@ -106,7 +121,7 @@ impl Desk {
     }
 
     /// Takes a seat among others: agrees with them on the step, takes over what it lacks, and builds the exchange anew.
-    fn gather(&mut self, flocked: Flocked, losses: &(Losses, u32)) -> Result<()> {
+    fn gather(&mut self, flocked: Flocked, left: &Left) -> Result<()> {
         let Flocked { net, epoch, deal } = flocked;
         let (seat, world) = (net.seat(), net.world());
         self.net = net;
@@ -122,17 +137,35 @@ impl Desk {
                 self.holders = holders(&self.choices, &self.job, world)?;
             }
         }
+        failpoint!("standings-before");
         let resolution = self.resolution(&deal)?;
-        let completion = self.choices.completion();
+        failpoint!("standings-after");
+        let mut completion = self.choices.completion();
+        let mut kept = None;
+        self.clocks = Vec::new();
         match (completion, resolution.from) {
-            (Completion::Restore, _) | (_, None) => self.restore()?,
+            (Completion::Restore, _) | (_, None) => kept = self.restore()?,
+            _ if self.choices.owned() => {
+                if !self.rebuild(left, &resolution)? {
+                    completion = Completion::Restore;
+                    kept = self.restore()?;
+                }
+            }
             (Completion::Continue, Some((step, source))) => {
                 self.go_on(step, source, &resolution)?
             }
             (_, Some((step, source))) => self.hand_over(step, source, &resolution.behind)?,
         }
+        failpoint!("handover-over");
         self.take_shards(completion, &resolution)?;
-        self.sit_down(losses)?;
+        failpoint!("shards-taken");
+        self.generation = epoch.0.into();
+        if completion == Completion::Continue && self.choices.owned() {
+            self.clocks = resolution.clocks();
+        }
+        let losses = left.losses_before(Step(self.walk.steps()));
+        self.sit_down(losses, left.world, kept)?;
+        failpoint!("regrouped");
         if seat == Seat(0) {
             let (step, completion) = (Step(self.walk.steps()), completion.name().to_string());
             self.clock.tell(Event::Regrouped { epoch, workers: world, step, completion });
@@ -187,6 +220,7 @@ impl Desk {
     /// After a step that was finished without the lost: their rows are read, and are there from the next step on.
     pub(crate) fn settle(&mut self) -> Result<()> {
         let Some(dealt) = self.pending.take() else { return Ok(()) };
+        failpoint!("settle");
         self.leases.lack(vec![]);
         self.hold(&dealt)?;
         self.remember();
@@ -195,17 +229,8 @@ impl Desk {
 
     /// Holds exactly these shards: reads what is not there, and forgets what is no longer wanted.
     fn hold(&mut self, shards: &[Shard]) -> Result<()> {
-        let holding = self.dealer.holding();
-        let lacking: Vec<Shard> =
-            shards.iter().copied().filter(|shard| !holding.starts.contains_key(shard)).collect();
-        let mut holding = holding.clone();
-        if !lacking.is_empty() {
-            let more = (self.loader)(&lacking)?;
-            // Rows of shards that went elsewhere are still in the table: they must not pile up.
-            let crowded = holding.table.rows() as u64 > 2 * holding.rows_held() + more.rows_held();
-            holding = if crowded { (self.loader)(shards)? } else { holding.joined(&more) };
-        }
-        self.dealer = self.dealer.with(holding.only(shards));
+        let holding = taken_up(self.dealer.holding(), shards, &self.loader)?;
+        self.dealer = self.dealer.with(holding);
         let elsewhere: Vec<Shard> =
             self.memory.iter().map(|(shard, _)| shard).filter(|it| !shards.contains(it)).collect();
         for shard in elsewhere {

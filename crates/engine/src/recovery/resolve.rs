@@ -55,6 +55,8 @@ impl Standing {
 pub struct Resolution {
     /// The next step, and who has the model before it; `None` when nobody has a model.
     pub from: Option<(Step, Seat)>,
+    /// How many steps each has done; none for those who are new.
+    pub steps: Vec<Option<u64>>,
     /// Those who have an older model, or none.
     pub behind: Vec<Seat>,
     /// Those who have none.
@@ -69,6 +71,13 @@ impl Resolution {
     pub fn shards_of(&self, seat: Seat) -> Vec<u32> {
         let mine = self.active.iter().enumerate().filter(|(_, holder)| **holder == Some(seat));
         mine.map(|(shard, _)| shard as u32).collect()
+    }
+
+    /// The step that each goes on with, where everyone keeps its own and newcomers take over that of the furthest.
+    #[must_use]
+    pub fn clocks(&self) -> Vec<u64> {
+        let furthest = self.from.map_or(0, |(step, _)| step.0);
+        self.steps.iter().map(|steps| steps.unwrap_or(furthest)).collect()
     }
 
     /// The shards whose rows nobody has.
@@ -104,7 +113,8 @@ pub fn resolve(standings: &[Standing], deal: &Deal, shards: u32) -> Resolution {
         let holder = dealt.filter(has).or_else(|| (0..standings.len()).find(has));
         holder.map(|seat| Seat(seat as u32))
     });
-    Resolution { from, behind, newcomers, active: active.collect() }
+    let steps = standings.iter().map(|standing| standing.steps).collect();
+    Resolution { from, steps, behind, newcomers, active: active.collect() }
 }
 
 #[cfg(test)]

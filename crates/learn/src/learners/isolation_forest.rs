@@ -9,7 +9,7 @@ use crate::trees::predict::Forest;
 use crate::trees::sample::Sample;
 use crate::trees::tree::{self, Node};
 use crate::trees::{describe, fixed, graph};
-use crate::{Appetite, Facts, Grade, Learner, Moment, Outcome, Place, Task, Work};
+use crate::{Appetite, Branch, Facts, Grade, Learner, Moment, Outcome, Place, Task, Work};
 use starlings_core::{
     Ability, Block, Entry, Fault, Graph, Model, Op, Param, ParamKind, Result, Rng, Role, Tensor,
     Update,
@@ -221,6 +221,10 @@ impl Learner for IsolationForest {
 
     fn describe(&self, model: &Model, schema: &Schema) -> Option<String> {
         Some(describe::text(model, schema, describe::short))
+    }
+
+    fn tree(&self, model: &Model, schema: &Schema, number: usize) -> Option<Vec<Branch>> {
+        describe::branches(model, schema, number, describe::short)
     }
 }
 

@@ -5,7 +5,7 @@
 use super::BuildLearner;
 use crate::margin::{ClassWeight, Loss, Margin, Part, Solver, check_labels};
 use crate::rows::{check_finite, check_width};
-use crate::{Appetite, Facts, Grade, Learner, Moment, Outcome, Place, Task, Work};
+use crate::{Appetite, Facts, Grade, Learner, Moment, Outcome, Place, Rebuilds, Task, Work};
 use starlings_core::{
     Ability, Entry, FEATURES, Fault, Graph, Model, Param, ParamKind, Params, Result, Update,
 };
@@ -202,6 +202,10 @@ impl Learner for LinearSvm {
         let mut model = Model::new();
         self.margin.init(&mut model, facts.schema.features, facts, self.max_iterations)?;
         Ok(model)
+    }
+
+    fn rebuilds(&self) -> Rebuilds {
+        self.margin.rebuilds()
     }
 
     fn contribute(&self, work: &mut Work<'_>) -> Result<()> {

@@ -4,6 +4,7 @@ mod bisecting_k_means;
 mod boosted_stumps;
 mod decision_tree;
 mod elastic_net;
+mod ensembles;
 mod factorisation_machine;
 mod feature_selection;
 pub mod gaussian_mixture;
@@ -13,6 +14,7 @@ mod isolation_forest;
 mod isotonic_regression;
 pub mod k_means;
 mod kernel_svm;
+mod label_propagation;
 mod lasso;
 mod linear_regression;
 mod linear_svm;
@@ -65,4 +67,12 @@ pub static LEARNERS: &[Entry<BuildLearner>] = &[
     pca::ENTRY,
     truncated_svd::ENTRY,
     feature_selection::ENTRY,
+    ensembles::BAGGING,
+    ensembles::ADABOOST,
+    ensembles::VOTING,
+    ensembles::STACKING,
+    ensembles::BUCKET,
+    ensembles::SELF_TRAINING,
+    label_propagation::PROPAGATION,
+    label_propagation::SPREADING,
 ];

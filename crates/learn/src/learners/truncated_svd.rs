@@ -18,7 +18,7 @@ use starlings_data::{Batch, LabelNeed};
 /// Truncated singular values in the catalogue.
 pub(super) const ENTRY: Entry<BuildLearner> = Entry {
     name: "truncated-svd",
-    summary: "the leading singular vectors of rows as they are: a projection for sparse rows",
+    summary: "The leading singular vectors of rows as they are: a projection for sparse rows",
     reference: "Halko, Martinsson, Tropp, Finding structure with randomness: probabilistic algorithms for \
                 constructing approximate matrix decompositions, SIAM Review 53(2), 2011",
     params: PARAMS,

@@ -8,7 +8,9 @@ use super::pass::{self, Visitor};
 use super::problem::Problem;
 use super::solver::{Setup, SolverKind};
 use super::visitors::rows;
-use crate::{Appetite, Cells, Facts, Grade, Learner, Moment, Needs, Outcome, Place, Task, Work};
+use crate::{
+    Appetite, Cells, Facts, Grade, Learner, Moment, Needs, Outcome, Place, Rebuilds, Task, Work,
+};
 use starlings_core::{
     Ability, FEATURES, Fault, Graph, Kind, Model, Op, Result, Role, Tensor, Update,
 };
@@ -175,6 +177,13 @@ impl<S: Subject> Learner for Linear<S> {
         let problem = self.problem_of(model);
         if let SolverKind::FullPass(solver) = self.solver(&problem) {
             solver.adopt(model, &problem, (batch, slice), cells);
+        }
+    }
+
+    fn rebuilds(&self) -> Rebuilds {
+        match self.setup.solver {
+            SolverKind::FullPass(solver) => solver.rebuilds(),
+            SolverKind::MiniBatch(_) => Rebuilds::Exactly,
         }
     }
 

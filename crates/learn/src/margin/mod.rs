@@ -11,7 +11,7 @@ mod part;
 mod primal;
 pub(crate) mod state;
 
-use crate::{Grade, Moment, Outcome, Work};
+use crate::{Grade, Moment, Outcome, Rebuilds, Work};
 use losses::{Hinge, MarginLoss, SquaredHinge};
 pub(crate) use part::Part;
 use starlings_core::{Block, Fault, Graph, Model, Op, Result, Role, Tensor, Update};
@@ -110,6 +110,14 @@ impl Margin {
             primal::init(model, layout);
         }
         Ok(())
+    }
+
+    /// Weights are a sum over dual variables: with some of them lost, they would be a sum over nothing.
+    pub(crate) fn rebuilds(&self) -> Rebuilds {
+        match self.solver {
+            Solver::Dual { .. } => Rebuilds::Never,
+            Solver::Primal => Rebuilds::Exactly,
+        }
     }
 
     pub(crate) fn layout(&self, model: &Model) -> Layout {

@@ -14,7 +14,7 @@ mod survey;
 mod working_set;
 
 use crate::rows::{check_finite, check_labelled, check_width, product};
-use crate::{Appetite, Cells, Facts, Grade, Learner, Moment, Outcome, Place, Task, Work};
+use crate::{Appetite, Cells, Facts, Grade, Learner, Moment, Outcome, Place, Rebuilds, Task, Work};
 pub(crate) use descent::Penalty;
 use descent::{Limits, Point, Quadratic, minimise};
 pub(crate) use scheduled::Scheduling;
@@ -268,6 +268,14 @@ impl Learner for SparseRegression {
     fn adopt(&self, model: &Model, batch: &Batch<'_>, slice: &Slice, cells: &mut Cells) {
         if matches!(self.solver, Solver::Scheduled(_)) {
             scheduled::adopt(model, batch, slice, cells);
+        }
+    }
+
+    /// Residuals that were kept up to date by every change differ from those made anew by their rounding.
+    fn rebuilds(&self) -> Rebuilds {
+        match self.solver {
+            Solver::CoordinateDescent { .. } => Rebuilds::Exactly,
+            Solver::Scheduled(_) => Rebuilds::Nearly,
         }
     }
 

@@ -4,7 +4,7 @@
 //! bin whose upper edge is not below it. A categorical feature has a bin for each of its most frequent codes; all
 //! others, and codes never seen, share bin 0 with the missing. A bin fits a byte, so 255 bins is the most.
 
-use starlings_core::{Kind, Model, Role, Tensor, Values};
+use starlings_core::{Model, Role, Tensor, Values};
 use starlings_data::{ColumnKind, Encoding, Schema};
 
 /// The most bins of a feature, the one for the missing included.
@@ -101,9 +101,7 @@ impl Columns {
 
 /// A vector of whole numbers as a tensor.
 pub(crate) fn whole(values: Vec<i64>, role: Role) -> Tensor {
-    let mut tensor = Tensor::zeros(Kind::I64, &[values.len()], role);
-    tensor.values = Values::I64(values);
-    tensor
+    Tensor { shape: vec![values.len()], values: Values::I64(values), role }
 }
 
 /// Upper edges of all bins but the last: between neighbours where there are few values, else so that bins hold

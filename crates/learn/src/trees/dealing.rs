@@ -17,7 +17,7 @@ use starlings_data::Row;
 const VOTE: f64 = (1u64 << 32) as f64;
 
 /// Words of a row: label and weight, then eight bins in each.
-fn words(width: usize) -> usize {
+pub(crate) fn words(width: usize) -> usize {
     1 + width.div_ceil(8)
 }
 
@@ -51,17 +51,27 @@ pub(crate) fn gather(work: &Work<'_>) -> Vec<i64> {
     block
 }
 
-fn label(word: i64) -> f32 {
+/// The label of a gathered row, from its first word.
+pub(crate) fn label(word: i64) -> f32 {
     f32::from_bits(word as u32)
 }
 
-fn weight(word: i64) -> f32 {
+/// The weight of a gathered row, from its first word.
+pub(crate) fn weight(word: i64) -> f32 {
     f32::from_bits((word as u64 >> 32) as u32)
 }
 
 /// Whether no gathered row has a weight.
 pub(crate) fn weightless(rows: &[i64], width: usize) -> bool {
     rows.chunks_exact(words(width)).all(|row| weight(row[0]) <= 0.0)
+}
+
+/// The bins of gathered rows.
+pub(crate) fn store(gathered: &[i64], width: usize) -> Store {
+    let rows = gathered.chunks_exact(words(width));
+    let count = rows.len();
+    let bins = rows.flat_map(|row| row[1..].iter().flat_map(|word| word.to_le_bytes()).take(width));
+    Store::from_rows(width, count, bins.collect())
 }
 
 /// All rows, as every worker has them.
@@ -80,10 +90,8 @@ impl Ground {
         let (width, gathered) = (columns.len(), model.i64("rows"));
         let rows = gathered.chunks_exact(words(width));
         let labels: Vec<f32> = rows.clone().map(|row| label(row[0])).collect();
-        let weights = rows.clone().map(|row| weight(row[0])).collect();
-        let bins =
-            rows.flat_map(|row| row[1..].iter().flat_map(|word| word.to_le_bytes()).take(width));
-        let store = Store::from_rows(width, labels.len(), bins.collect());
+        let weights = rows.map(|row| weight(row[0])).collect();
+        let store = store(gathered, width);
         let is_class = learner.is_classification();
         let classes = if is_class { labels.iter().map(|&x| x as u16).collect() } else { vec![] };
         Ground { digest, columns, store, classes, numbers: labels, weights }

@@ -13,7 +13,9 @@ use super::impurity::Criterion;
 use super::predict::Forest;
 use super::sample::Sample;
 use super::tree;
-use crate::{Appetite, Facts, Grade, Learner, Moment, Outcome, Place, Task, Work};
+use crate::{
+    Appetite, Branch, Facts, Grade, Importance, Learner, Moment, Outcome, Place, Task, Work,
+};
 use starlings_core::{Ability, Block, Fault, Graph, Model, Op, Result, Role, Tensor, Update};
 use starlings_data::{Batch, Encoding, LabelNeed, Schema};
 
@@ -74,6 +76,13 @@ impl Dealt {
         Fault::caller(format!("{}: {what}", self.name)).hint(hint.to_string())
     }
 
+    /// What a leaf says, in words.
+    fn said(&self, model: &Model, leaf: f64) -> String {
+        let (width, leaf) = (self.outputs(model), leaf as usize);
+        let values = &model.f64("leaf_values")[leaf * width..(leaf + 1) * width];
+        values.iter().map(|&x| describe::short(x)).collect::<Vec<_>>().join(" ")
+    }
+
     fn check_labels(&self, batch: &Batch<'_>) -> Result<()> {
         let bad = batch.rows().find(|&row| !batch.table.labels[row].is_finite());
         match bad {
@@ -105,6 +114,10 @@ impl Learner for Dealt {
 
     fn label(&self) -> LabelNeed {
         if self.is_classification() { LabelNeed::Class } else { LabelNeed::Number }
+    }
+
+    fn for_numbers(&self) -> Option<(&'static str, &'static str)> {
+        self.is_classification().then_some(("criterion", "variance"))
     }
 
     fn weighs(&self) -> bool {
@@ -249,15 +262,14 @@ impl Learner for Dealt {
     }
 
     fn describe(&self, model: &Model, schema: &Schema) -> Option<String> {
-        let (width, values) = (self.outputs(model), model.f64("leaf_values"));
-        let said = |leaf: f64| {
-            let leaf = leaf as usize;
-            let said: Vec<String> = values[leaf * width..(leaf + 1) * width]
-                .iter()
-                .map(|&x| describe::short(x))
-                .collect();
-            said.join(" ")
-        };
-        Some(describe::text(model, schema, said))
+        Some(describe::text(model, schema, |leaf| self.said(model, leaf)))
+    }
+
+    fn importances(&self, model: &Model, schema: &Schema) -> Vec<Importance> {
+        describe::importances(model, schema)
+    }
+
+    fn tree(&self, model: &Model, schema: &Schema, number: usize) -> Option<Vec<Branch>> {
+        describe::branches(model, schema, number, |leaf| self.said(model, leaf))
     }
 }

@@ -3,6 +3,7 @@
 use super::columns::Columns;
 use super::split::holds;
 use super::tree::{self, Node};
+use crate::{Branch, Importance};
 use starlings_core::Model;
 use starlings_data::{ColumnKind, Schema};
 use std::fmt::Write;
@@ -14,8 +15,42 @@ const NODES_SHOWN: usize = 127;
 /// Features whose importance is told.
 const FEATURES_SHOWN: usize = 30;
 
+/// The features that have splits, those of most gain first.
+pub(crate) fn importances(model: &Model, schema: &Schema) -> Vec<Importance> {
+    let found = used(model, model.i64("categorical").len());
+    let all = found.into_iter().enumerate().filter(|(_, (_, splits))| *splits > 0);
+    let mut all: Vec<Importance> = all
+        .map(|(feature, (gain, splits))| Importance { name: name(schema, feature), gain, splits })
+        .collect();
+    all.sort_by(|a, b| b.gain.total_cmp(&a.gain));
+    all
+}
+
+/// A tree in words, its root first.
+pub(crate) fn branches(
+    model: &Model,
+    schema: &Schema,
+    number: usize,
+    said: impl Fn(f64) -> String,
+) -> Option<Vec<Branch>> {
+    if number >= tree::count(model) {
+        return None;
+    }
+    let (columns, nodes) = (Columns::load(model), tree::read(model, number));
+    let scene = Scene { model, schema, columns: &columns, nodes: &nodes, said: &said };
+    let branch = |node: &Node| match node.feature {
+        None => Branch { text: said(node.value), rows: node.rows, children: None },
+        Some(feature) => Branch {
+            text: scene.question(node, feature as usize),
+            rows: node.rows,
+            children: Some(node.children.map(|child| child as usize)),
+        },
+    };
+    Some(nodes.iter().map(branch).collect())
+}
+
 /// What splits on each feature gained, and how many there are.
-pub(crate) fn importances(model: &Model, features: usize) -> Vec<(f64, u64)> {
+fn used(model: &Model, features: usize) -> Vec<(f64, u64)> {
     let mut found = vec![(0.0, 0); features];
     for tree in 0..tree::count(model) {
         for node in tree::read(model, tree) {
@@ -47,7 +82,7 @@ pub(crate) fn text(model: &Model, schema: &Schema, said: impl Fn(f64) -> String)
 }
 
 fn importance_text(model: &Model, schema: &Schema, features: usize) -> String {
-    let found = importances(model, features);
+    let found = used(model, features);
     let all: f64 = found.iter().map(|(gain, _)| gain).sum();
     let mut order: Vec<usize> = (0..features).filter(|&feature| found[feature].1 > 0).collect();
     order.sort_by(|&a, &b| found[b].0.total_cmp(&found[a].0).then(a.cmp(&b)));

@@ -4,9 +4,11 @@
 //! Where there are many rows, a row's gradient is rounded to 13 bits and its second derivative to 11, by chance, so
 //! that sums stay unbiased (Shi et al., Quantized training of gradient boosting decision trees, 2022). Both and the
 //! count then fit one word, and adding a row to a bin is one addition. After `CHUNK` rows the fields are full and are
-//! emptied into wider sums. Small data keep all bits of their gradients.
+//! emptied into wider sums. Small data keep all bits of their gradients, in two words a bin: the gradient, and above
+//! the count the second derivative.
 
 use super::columns::Columns;
+use super::fixed;
 use super::store::Store;
 use crate::kernels::prefetch::prefetch;
 
@@ -18,9 +20,11 @@ pub(crate) const CHUNK: usize = 8192;
 /// The largest gradient and second derivative of one row in a packed word.
 pub(crate) const GRADIENT_MAX: f64 = 4095.0;
 pub(crate) const HESSIAN_MAX: f64 = 2047.0;
-/// Bits of the count in the second word of a pair, and the most rows of one.
+/// Bits of the count in the second word of a pair of packed sums, and the most rows of one.
 const PAIR_COUNT_BITS: u32 = 26;
 const PAIR_ROWS_MAX: i64 = 1 << 25;
+/// Up to so many rows sums of all bits fit a pair: the second derivatives of so many have 21 bits each.
+const WIDE_PAIR_ROWS_MAX: u64 = 1 << 20;
 /// How many rows ahead memory is asked for.
 const AHEAD: usize = 16;
 
@@ -103,27 +107,32 @@ fn unpack(word: u64) -> Sums {
 pub(crate) enum Form {
     /// A packed word.
     One,
-    /// The gradient, and hessian and count together.
-    Two,
+    /// The gradient, and the hessian above so many bits of the count.
+    Two(u32),
     /// A word for each.
     Three,
 }
 
 impl Form {
-    /// The shortest for so many rows, all workers together.
-    pub(crate) fn of(rows: i64, narrow: bool) -> Form {
-        match narrow {
-            true if rows <= CHUNK as i64 => Form::One,
-            true if rows <= PAIR_ROWS_MAX => Form::Two,
+    /// The shortest of packed sums over so many rows, all workers together.
+    pub(crate) fn narrow(rows: i64) -> Form {
+        match rows {
+            rows if rows <= CHUNK as i64 => Form::One,
+            rows if rows <= PAIR_ROWS_MAX => Form::Two(PAIR_COUNT_BITS),
             _ => Form::Three,
         }
+    }
+
+    /// That of sums of all bits, where so many rows are trained on.
+    pub(crate) fn wide(rows: u64) -> Form {
+        if rows <= WIDE_PAIR_ROWS_MAX { Form::Two(digits(rows)) } else { Form::Three }
     }
 
     /// Words of a bin.
     pub(crate) fn words(self) -> usize {
         match self {
             Form::One => 1,
-            Form::Two => 2,
+            Form::Two(_) => 2,
             Form::Three => 3,
         }
     }
@@ -132,10 +141,10 @@ impl Form {
     pub(crate) fn read(self, words: &[i64]) -> Sums {
         match self {
             Form::One => unpack(words[0] as u64),
-            Form::Two => Sums {
+            Form::Two(bits) => Sums {
                 gradient: words[0],
-                hessian: (words[1] as u64 >> PAIR_COUNT_BITS) as i64,
-                rows: words[1] & ((1 << PAIR_COUNT_BITS) - 1),
+                hessian: (words[1] as u64 >> bits) as i64,
+                rows: words[1] & ((1 << bits) - 1),
             },
             Form::Three => Sums { gradient: words[0], hessian: words[1], rows: words[2] },
         }
@@ -144,10 +153,9 @@ impl Form {
     fn add(self, sums: Sums, words: &mut [i64]) {
         match self {
             Form::One => unreachable!("packed words are copied"),
-            Form::Two => {
+            Form::Two(bits) => {
                 words[0] += sums.gradient;
-                let both = ((sums.hessian as u64) << PAIR_COUNT_BITS) as i64 + sums.rows;
-                words[1] = words[1].wrapping_add(both);
+                words[1] = words[1].wrapping_add(above(sums.hessian, bits) + sums.rows);
             }
             Form::Three => {
                 words[0] += sums.gradient;
@@ -155,6 +163,27 @@ impl Form {
                 words[2] += sums.rows;
             }
         }
+    }
+}
+
+/// A hessian above so many bits of a count.
+fn above(hessian: i64, bits: u32) -> i64 {
+    ((hessian as u64) << bits) as i64
+}
+
+/// Binary digits of a number.
+fn digits(number: u64) -> u32 {
+    64 - number.max(1).leading_zeros()
+}
+
+/// The scales of gradients and second derivatives of all bits, so that the sums of so many rows below these bounds
+/// fit their form.
+pub(crate) fn wide_scales(bounds: [f64; 2], rows: u64) -> [f64; 2] {
+    let [gradient, hessian] = bounds.map(|bound| fixed::scale(bound, rows));
+    match Form::wide(rows) {
+        // The count takes as many bits as the sum of so many has more than one.
+        Form::Two(bits) => [gradient, 2f64.powi((63 - 2 * bits as i32).min(52)) / bounds[1]],
+        _ => [gradient, hessian],
     }
 }
 
@@ -189,7 +218,6 @@ impl Layout {
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(crate) struct Bench {
     narrow: Vec<[u64; 256]>,
-    wide: Vec<[[i64; 3]; 256]>,
 }
 
 /// Adds the sums of some rows to `out`, which has `form.words()` words for each bin of the layout.
@@ -212,16 +240,10 @@ pub(crate) fn build(
                 empty(&bench.narrow, layout, form, out);
             }
         }
-        Gradients::Wide(pairs) => {
-            bench.wide.resize(layout.features.len(), [[0; 3]; 256]);
-            bench.wide.iter_mut().for_each(|bins| bins.fill([0; 3]));
-            add_wide(rows, (store, &layout.features), pairs, &mut bench.wide);
-            for (feature, bins) in bench.wide.iter().enumerate() {
-                let words = layout.starts[feature] * 3..layout.starts[feature + 1] * 3;
-                let sums = bins.as_flattened();
-                out[words].iter_mut().zip(sums).for_each(|(out, sum)| *out += sum);
-            }
-        }
+        Gradients::Wide(pairs) => match form {
+            Form::Two(bits) => add_pairs((rows, store), (pairs, bits), layout, out),
+            _ => add_triples((rows, store), pairs, layout, out),
+        },
     }
 }
 
@@ -254,16 +276,35 @@ fn add_some(
     }
 }
 
-fn add_wide(
-    rows: &[u32],
-    (store, features): (&Store, &[usize]),
-    pairs: &[[i64; 2]],
-    bins: &mut [[[i64; 3]; 256]],
+fn add_pairs(
+    (rows, store): (&[u32], &Store),
+    (pairs, bits): (&[[i64; 2]], u32),
+    layout: &Layout,
+    out: &mut [i64],
 ) {
+    let (out, _) = out.as_chunks_mut::<2>();
     for &row in rows {
         let ([gradient, hessian], row) = (pairs[row as usize], store.row(row as usize));
-        for (bins, &feature) in bins.iter_mut().zip(features) {
-            let sums = &mut bins[usize::from(row[feature])];
+        let both = above(hessian, bits) + 1;
+        for (&start, &feature) in layout.starts.iter().zip(&layout.features) {
+            let sums = &mut out[start + usize::from(row[feature])];
+            sums[0] += gradient;
+            sums[1] = sums[1].wrapping_add(both);
+        }
+    }
+}
+
+fn add_triples(
+    (rows, store): (&[u32], &Store),
+    pairs: &[[i64; 2]],
+    layout: &Layout,
+    out: &mut [i64],
+) {
+    let (out, _) = out.as_chunks_mut::<3>();
+    for &row in rows {
+        let ([gradient, hessian], row) = (pairs[row as usize], store.row(row as usize));
+        for (&start, &feature) in layout.starts.iter().zip(&layout.features) {
+            let sums = &mut out[start + usize::from(row[feature])];
             sums[0] += gradient;
             sums[1] += hessian;
             sums[2] += 1;
@@ -330,11 +371,28 @@ mod tests {
             let wanted = sums(&wide, Form::Three, &all);
             assert_eq!(wanted[..layout.starts[1]].iter().map(|s| s.rows).sum::<i64>(), 20_000);
             assert_eq!(sums(&narrow, Form::Three, &all), wanted);
-            assert_eq!(sums(&narrow, Form::Two, &all), wanted);
+            assert_eq!(sums(&narrow, Form::Two(26), &all), wanted);
+            assert_eq!(sums(&wide, Form::wide(20_000), &all), wanted);
             assert_eq!(
                 sums(&narrow, Form::One, &all[..8192]),
                 sums(&wide, Form::Three, &all[..8192])
             );
         }
+    }
+
+    #[test]
+    fn the_largest_sums_of_all_bits_fit_a_pair() {
+        for rows in [1u64, 2, 7_000, 65_535, 1 << 20] {
+            let bounds = [2.0, 0.5];
+            let Form::Two(bits) = Form::wide(rows) else { panic!("{rows} rows have no pair") };
+            let [_, hessian] = wide_scales(bounds, rows);
+            let most = fixed::grid(bounds[1], hessian);
+            let sums = Sums { gradient: -1, hessian: most * rows as i64, rows: rows as i64 };
+            assert!(most >= 1 << 21, "{rows}: second derivatives of {most} steps are too coarse");
+            let mut words = [0; 2];
+            Form::Two(bits).add(sums, &mut words);
+            assert_eq!(Form::Two(bits).read(&words), sums);
+        }
+        assert_eq!(Form::wide((1 << 20) + 1), Form::Three);
     }
 }

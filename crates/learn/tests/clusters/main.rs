@@ -54,7 +54,7 @@ fn sparse(table: &Table) -> Table {
         starts.push(columns.len());
     }
     let features = Features::Sparse { width: *width, starts, columns, values: entries };
-    Table { features, ..table.clone() }
+    Table { features: features.into(), ..table.clone() }
 }
 
 fn iris() -> Table {

@@ -67,7 +67,7 @@ fn sparse(table: &Table) -> Arc<Table> {
         starts.push(kept.len());
     }
     let features = Features::Sparse { width: *width, starts, columns, values: kept };
-    Arc::new(Table { features, ..table.clone() })
+    Arc::new(Table { features: features.into(), ..table.clone() })
 }
 
 /// Correlated features of different sizes far from zero; labels by a noisy rule: classes or numbers.
@@ -337,7 +337,7 @@ fn weights_are_repetitions() {
     let table = made(120, 4, true);
     let Features::Dense { values, width } = &table.features else { unreachable!() };
     let twice = |row: &usize| row.is_multiple_of(3);
-    let (mut more, mut labels) = (values.clone(), table.labels.clone());
+    let (mut more, mut labels) = (values.to_vec(), table.labels.clone());
     for row in (0..120).filter(twice) {
         more.extend_from_slice(&values[row * width..(row + 1) * width]);
         labels.push(table.labels[row]);

@@ -116,7 +116,7 @@ fn three_classes_and_one_class_are_refused() {
     let fault = stumps.init(&options.facts(&schema(6, 3), 400), starlings_learn::Place::WHOLE);
     assert!(fault.unwrap_err().to_string().contains("have 3"));
     let Features::Dense { values, .. } = data().table.features.clone() else { panic!("dense") };
-    let one = dense(6, values, vec![1.0; 400]);
+    let one = dense(6, values.to_vec(), vec![1.0; 400]);
     let fault = drive(&*stumps, &options.facts(&schema(6, 2), 400), &one, &options);
     assert!(fault.unwrap_err().to_string().contains("one class"));
 }

@@ -2,7 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
 
+mod ensembles;
 mod factorisation_machine;
+mod few_labels;
 mod isotonic_regression;
 mod naive_bayes;
 mod perceptron;

@@ -80,7 +80,7 @@ pub(crate) fn sparse(table: &Table) -> Arc<Table> {
         starts.push(kept.len());
     }
     let features = Features::Sparse { width: *width, starts, columns, values: kept };
-    Arc::new(Table { features, ..table.clone() })
+    Arc::new(Table { features: features.into(), ..table.clone() })
 }
 
 /// Rows of numbers separated by commas, the last of which is the label.

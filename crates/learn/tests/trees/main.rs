@@ -3,7 +3,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
 
+mod continuing;
 mod corners;
+mod exchanges;
 mod forests;
 mod oracle;
 mod peers;

@@ -1,13 +1,11 @@
-//! The same trees, to the bit, for any number of workers; and what each way of exchanging costs.
+//! The same trees, to the bit, for any number of workers.
 
-use crate::{dense, learner, schema, train};
+use crate::{dense, train};
 use starlings_core::Rng;
-use starlings_data::{Holding, Table};
-use starlings_testkit::drive::{Drive, Run};
-use std::sync::Arc;
+use starlings_data::Table;
 
 /// 600 rows of eight features, some missing, some weights zero.
-fn rows(classes: u64) -> Table {
+pub(crate) fn rows(classes: u64) -> Table {
     let mut rng = Rng::named(9, "rows", &[classes]);
     let values: Vec<f32> = (0..4800)
         .map(|_| if rng.below(12) == 0 { f32::NAN } else { rng.normal() as f32 })
@@ -34,6 +32,8 @@ fn one_two_and_four_workers_grow_the_same_bits() {
         ("gradient-boosting", "loss = 'quantile'\nalpha = 0.4", 3),
         ("gradient-boosting", "loss = 'lambdarank'", 4),
         ("gradient-boosting", "parallelism = 'voting'\nvotes = 2", 2),
+        ("gradient-boosting", "parallelism = 'feature'", 3),
+        ("gradient-boosting", "parallelism = 'feature'\nloss = 'lambdarank'", 4),
         ("random-forest", "trees = 10", 3),
         ("random-forest", "trees = 5\ncriterion = 'variance'", 3),
         ("decision-tree", "", 3),
@@ -68,34 +68,15 @@ fn sparse_rows_grow_the_trees_of_dense_ones() {
         starts.push(columns.len());
     }
     let mut sparse = table.clone();
-    sparse.features = starlings_data::Features::Sparse { width: 8, starts, columns, values: kept };
+    sparse.features = starlings_data::Features::Sparse {
+        width: 8,
+        starts,
+        columns: columns.into(),
+        values: kept.into(),
+    };
     for name in ["gradient-boosting", "random-forest"] {
         let [dense, sparse] = [&table, &sparse].map(|rows| train(name, "trees = 4", rows, 2));
         assert_eq!(dense.model.digest(), sparse.model.digest(), "{name}");
         assert_eq!(dense.grade, sparse.grade, "{name}");
     }
-}
-
-/// Bytes that one worker emits in a whole training.
-fn bytes(parameters: &str, table: &Table) -> usize {
-    let learner = learner("gradient-boosting", parameters);
-    let options = Drive { workers: 2, ..Drive::default() };
-    let facts = options.facts(&schema(&*learner, table), table.rows() as u64);
-    let holding = Holding::whole(Arc::new(table.clone()), 16);
-    let mut run = Run::start(&*learner, &facts, &holding, &options).unwrap();
-    let mut sum = 0;
-    while run.step().unwrap() {
-        sum += run.emitted();
-    }
-    sum
-}
-
-#[test]
-fn voting_sends_less_than_histograms_of_all_features() {
-    let table = rows(2);
-    let [all, voted] = ["data", "voting"].map(|way| {
-        bytes(&format!("trees = 5\nvotes = 1\nmin_rows_leaf = 5\nparallelism = '{way}'"), &table)
-    });
-    // Two of eight features are elected, but siblings are not had by subtraction.
-    assert!((voted as f64) < 0.7 * all as f64, "{voted} bytes instead of {all}");
 }

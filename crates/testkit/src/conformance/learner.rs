@@ -6,9 +6,13 @@ use super::learner_data::{Case, cases};
 use super::{Verdict, ensure};
 use crate::drive::{Drive, Driven, Run, drive};
 use crate::graph;
-use starlings_core::{Ability, Blame, Block, Body, Kind, Model, Rows, Step, Update, Values};
+use starlings_core::{
+    Ability, Blame, Block, Body, Fault, Kind, Model, Role, Rows, Step, Update, Values,
+};
 use starlings_data::{Batch, Dealer, Holding, Row, Table};
-use starlings_learn::{Appetite, Cells, Learner, Memory, Moment, NoWires, Outbox, Place, Work};
+use starlings_learn::{
+    Appetite, Cells, Learner, Memory, Moment, NoWires, Outbox, Place, Rebuilds, Work,
+};
 use std::sync::Arc;
 
 /// Few passes over few rows, in batches that do not divide them.
@@ -68,6 +72,7 @@ fn check_case(learner: &dyn Learner, case: &Case, tolerance: f64) -> Verdict {
     workers_do_not_matter(learner, case, &alone, tolerance)?;
     runs_repeat(learner, case)?;
     runs_resume(learner, case)?;
+    steps_can_be_taken_again(learner, case)?;
     predictions_have_the_promised_form(learner, case, &alone.model)?;
     the_graph_computes_the_predictions(learner, case, &alone.model, tolerance)?;
     if learner.weighs() {
@@ -124,16 +129,32 @@ fn runs_resume(learner: &dyn Learner, case: &Case) -> Verdict {
     let whole = train(learner, case, 2).map_err(|fault| fault.to_string())?;
     let cuts = [1, whole.steps / 2, whole.steps.saturating_sub(1)];
     for steps in cuts.into_iter().filter(|&steps| steps < whole.steps) {
-        let resumed = resumed(learner, case, steps).map_err(|fault| fault.to_string())?;
+        let onto =
+            |workers| resumed(learner, case, (steps, workers)).map_err(|fault| fault.to_string());
+        let resumed = onto(2)?;
         let same = resumed.model.digest() == whole.model.digest()
             && resumed.memory == whole.memory
             && resumed.steps == whole.steps;
         ensure!(same, "a run resumed after step {steps} of {} ends elsewhere", whole.steps);
+        // What is remembered goes with its shard: shards may move to others at any step.
+        let (elsewhere, wanted) = (onto(3)?, whole.grade.objective);
+        let found = elsewhere.grade.objective;
+        let off = (found - wanted).abs() / wanted.abs().max(1e-12);
+        ensure!(
+            off <= 1e-9 && elsewhere.steps == whole.steps,
+            "resumed after step {steps} on three workers {} steps end at {found}, on two {} at {wanted}",
+            elsewhere.steps,
+            whole.steps
+        );
     }
     Ok(())
 }
 
-fn resumed(learner: &dyn Learner, case: &Case, steps: u64) -> starlings_core::Result<Driven> {
+fn resumed(
+    learner: &dyn Learner,
+    case: &Case,
+    (steps, workers): (u64, u32),
+) -> starlings_core::Result<Driven> {
     let options = Drive { workers: 2, ..OPTIONS };
     let holding = case.holding(options.shards);
     let facts = options.facts(&case.schema, case.table.rows() as u64);
@@ -142,8 +163,71 @@ fn resumed(learner: &dyn Learner, case: &Case, steps: u64) -> starlings_core::Re
         run.step()?;
     }
     let (steps, model, memory) = run.checkpoint();
+    let options = Drive { workers, ..options };
     let mut run = Run::resume(learner, &holding, &options, (steps, &model, &memory));
     while run.step()? {}
+    run.finish()
+}
+
+/// Laws `Again` and `Memory`: a step that was begun and given up leaves no trace, and what is remembered of rows is made
+/// again from rows and model as the learner promises. State may count work that was done twice; weights may not.
+fn steps_can_be_taken_again(learner: &dyn Learner, case: &Case) -> Verdict {
+    let told = |fault: Fault| fault.to_string();
+    let whole = train(learner, case, 2).map_err(told)?;
+    let begun = stumbling(learner, case, OPTIONS, |_| false).map_err(told)?;
+    ensure_alike(&whole, &begun, "begun twice")?;
+    match learner.rebuilds() {
+        Rebuilds::Never => Ok(()),
+        Rebuilds::Exactly => {
+            let forgotten = stumbling(learner, case, OPTIONS, |_| true).map_err(told)?;
+            ensure_alike(&whole, &forgotten, "forgotten by one worker")
+        }
+        Rebuilds::Nearly => {
+            let options = Drive { epochs: None, ..OPTIONS };
+            let whole = stumbling(learner, case, options, |_| false).map_err(told)?;
+            let middle = whole.steps / 2;
+            let forgotten =
+                stumbling(learner, case, options, |step| step == middle).map_err(told)?;
+            let (wanted, found) = (whole.grade.objective, forgotten.grade.objective);
+            // An optimum of zero is approached for ever.
+            ensure!(
+                (wanted - found).abs() <= 1e-4 * wanted.abs().max(1e-4),
+                "with step {middle} forgotten by one worker training ends at {found}, without at {wanted}"
+            );
+            Ok(())
+        }
+    }
+}
+
+fn ensure_alike(whole: &Driven, other: &Driven, why: &str) -> Verdict {
+    let weights = |run: &Driven| -> Vec<_> {
+        let weights = run.model.iter().filter(|(_, tensor)| tensor.role == Role::Weight);
+        weights.map(|(name, tensor)| (name.to_string(), tensor.clone())).collect()
+    };
+    ensure!(
+        weights(whole) == weights(other) && whole.steps == other.steps,
+        "with steps {why} {} steps end at {}, without {} at {}",
+        other.steps,
+        other.grade.objective,
+        whole.steps,
+        whole.grade.objective
+    );
+    Ok(())
+}
+
+fn stumbling(
+    learner: &dyn Learner,
+    case: &Case,
+    options: Drive,
+    forgets: impl Fn(u64) -> bool,
+) -> starlings_core::Result<Driven> {
+    let options = Drive { workers: 2, ..options };
+    let facts = options.facts(&case.schema, case.table.rows() as u64);
+    let mut run = Run::start(learner, &facts, &case.holding(options.shards), &options)?;
+    let mut step = 0;
+    while run.stumble(forgets(step))? {
+        step += 1;
+    }
     run.finish()
 }
 
@@ -342,7 +426,40 @@ fn owners_apply_their_rows_alone(learner: &dyn Learner, case: &Case, scene: &Sce
                 );
             }
         }
+        only_named_rows_change(&scene.model, &part, &owner)?;
     }
+    Ok(())
+}
+
+/// Backups of owners get the rows that an update names, in its tensor and in the state beside it that is keyed by the same
+/// word: nothing else may change.
+fn only_named_rows_change(before: &Model, update: &Update, after: &Model) -> Verdict {
+    fn word(name: &str) -> Option<&str> {
+        name.split('.').next()
+    }
+    for (name, tensor) in before.iter() {
+        let named = |row: usize| {
+            update.blocks.iter().any(|block| match &block.body {
+                Body::Rows(rows) => {
+                    word(&block.name) == word(name)
+                        && rows.total as usize == tensor.rows()
+                        && rows.index.binary_search(&(row as u32)).is_ok()
+                }
+                Body::Dense(_) | Body::Factors(_) => false,
+            })
+        };
+        let after = after.get(name).ok_or(format!("'{name}' went away"))?;
+        let width = tensor.width();
+        for row in (0..tensor.rows()).filter(|row| !named(*row)) {
+            let of = |values: &Values| values.slice(row * width, (row + 1) * width);
+            ensure!(
+                of(&after.values) == of(&tensor.values),
+                "row {row} of '{name}' changes, and the update does not name it"
+            );
+        }
+    }
+    let grown = after.iter().find(|(name, _)| before.get(name).is_none());
+    ensure!(grown.is_none(), "'{}' came in a step, and has no owner", grown.map_or("", |it| it.0));
     Ok(())
 }
 

@@ -21,7 +21,9 @@ pub fn variants<B>(entry: &Entry<B>) -> Vec<(String, Params)> {
             ParamKind::Float { .. }
             | ParamKind::Text
             | ParamKind::Sizes { .. }
-            | ParamKind::Texts => Vec::new(),
+            | ParamKind::Texts
+            | ParamKind::Table
+            | ParamKind::Tables => Vec::new(),
         };
         made.extend(values.into_iter().map(|value| with(entry, Some((param.name, value)))));
     }

@@ -5,6 +5,7 @@ pub mod collecting;
 pub mod membership;
 pub mod merging;
 pub mod network;
+pub mod owning;
 pub mod serving;
 pub mod surviving;
 pub mod sweep;
@@ -12,10 +13,11 @@ pub mod sweep;
 use sweep::Machine;
 
 /// All simulations.
-pub const MACHINES: [Machine; 5] = [
+pub const MACHINES: [Machine; 6] = [
     Machine { name: "surviving", check: |seed| drop(surviving::Scenario::check(seed)) },
     Machine { name: "merging", check: merging::check },
     Machine { name: "collecting", check: collecting::check },
     Machine { name: "serving", check: serving::check },
+    Machine { name: "owning", check: |seed| _ = owning::check(seed) },
     Machine { name: "membership", check: membership::check },
 ];

@@ -292,6 +292,9 @@ impl Run<'_> {
             let (to, answers, rows, news) = match command {
                 Command::Answer { to, step, rows, news } => (to, Some(step), rows, news),
                 Command::Fresh { to, rows, news } => (to, None, rows, news),
+                Command::Mirror { .. } | Command::Mirrored { .. } => {
+                    unreachable!("nobody is lost here, and nobody has a backup")
+                }
                 Command::Fail(why) => panic!("seed {}: {why}", self.scenario.seed),
             };
             self.network.send(seat, to, Message::Rows { answers, rows, news });
@@ -510,7 +513,7 @@ fn start() -> Model {
     TALLY.init(&no_facts(), Place::WHOLE).expect("a tally always starts")
 }
 
-fn no_facts() -> Facts {
+pub(super) fn no_facts() -> Facts {
     let schema = starlings_data::Schema {
         columns: Vec::new(),
         encoding: starlings_data::Encoding::OneHot,

@@ -3,6 +3,7 @@
 
 mod blend;
 mod codec;
+mod ensembles;
 mod gate;
 mod learner;
 mod plan;

@@ -11,7 +11,7 @@ use std::sync::{Arc, Condvar, Mutex};
 /// The catalogue's entry.
 pub(super) const ENTRY: Entry<TransportKind> = Entry {
     name: "memory",
-    summary: "queues between workers that are threads of one process",
+    summary: "Queues between workers that are threads of one process",
     reference: "Hoare, Communicating Sequential Processes, CACM 1978",
     params: &[],
     gives: &[],

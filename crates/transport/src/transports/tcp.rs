@@ -9,7 +9,7 @@ use crate::{
     Frame, HEADER_BYTES, Header, Link, LinkError, PAYLOAD_BYTES_MAX, Polled, TransportKind,
     encode_header,
 };
-use starlings_core::{Deadline, Entry, Epoch, JobId};
+use starlings_core::{Deadline, Entry, Epoch, JobId, failpoint};
 use std::fmt;
 use std::os::fd::BorrowedFd;
 use std::sync::OnceLock;
@@ -19,7 +19,7 @@ use std::time::Duration;
 /// The catalogue's entry.
 pub(super) const ENTRY: Entry<TransportKind> = Entry {
     name: "tcp",
-    summary: "sockets between processes, plain on one machine and inside TLS 1.3 between hosts",
+    summary: "Sockets between processes, plain on one machine and inside TLS 1.3 between hosts",
     reference: "RFC 9293 (TCP), RFC 8446 (TLS 1.3)",
     params: &[],
     gives: &[],
@@ -82,7 +82,9 @@ impl TcpLink {
             return Err(why.clone());
         }
         let head = encode_header(header, self.job, self.epoch, *sequence, payload);
+        failpoint!("frame-before");
         write(&head).map_err(|error| self.end_outgoing(error))?;
+        failpoint!("frame-after");
         *sequence += 1;
         self.bytes_sent.fetch_add((HEADER_BYTES + payload.len()) as u64, Ordering::Relaxed);
         Ok(())

@@ -195,8 +195,8 @@ impl Rows for Synthetic {
             (LabelNeed::None, _) => Target::None,
             _ if choice.label.as_deref() != Some(made.label()) => return Ok(None),
             (LabelNeed::Number, _) => Target::Number,
-            (LabelNeed::Class, None) => return Ok(None),
-            (LabelNeed::Class, Some(count)) => {
+            (LabelNeed::Class | LabelNeed::SomeClasses, None) => return Ok(None),
+            (LabelNeed::Class | LabelNeed::SomeClasses, Some(count)) => {
                 Target::Classes((0..count).map(|class| class.to_string()).collect())
             }
         };
@@ -228,7 +228,7 @@ fn columns_chunk(
     request: &Request<'_>,
 ) -> Result<Chunk> {
     let reading = request.reading;
-    let mut chunk = Chunk::dense(&reading.texts, reading.label == LabelNeed::Class);
+    let mut chunk = Chunk::dense(&reading.texts, reading.label.is_class());
     let mut all = vec![0.0; reading.roles.len()];
     let width = reading.texts.len();
     let mut values = vec![0.0; width * (rows.end - rows.start) as usize];

@@ -22,7 +22,7 @@ use tree::Tree;
 /// Bisecting k-means in the catalogue.
 pub(super) const ENTRY: Entry<BuildLearner> = Entry {
     name: "bisecting-k-means",
-    summary: "k clusters by cutting one in two, again and again: a tree of centres",
+    summary: "K clusters by cutting one in two, again and again: a tree of centres",
     reference: "Steinbach, Karypis, Kumar, A comparison of document clustering techniques, KDD workshop on text mining 2000",
     params: PARAMS,
     gives: &[],

@@ -62,6 +62,8 @@ pub(super) const ENTRY: Entry<BuildLearner> = Entry {
 
 /// Numbers of a tree in the model: feature, threshold, value left, value right.
 const TREE: usize = 4;
+/// Most features: every step looks at all of them in every row.
+const FEATURES_MAX: usize = 20_000;
 
 struct BoostedStumps {
     trees: usize,
@@ -204,6 +206,12 @@ impl Learner for BoostedStumps {
             .hint("use logistic-regression for more classes"));
         }
         let (features, edges) = (facts.schema.features, self.edges());
+        if features > FEATURES_MAX {
+            return Err(Fault::caller(format!(
+                "boosted-stumps: {features} features are too many, {FEATURES_MAX} is the most"
+            ))
+            .hint("gradient-boosting takes a column of categories as one feature"));
+        }
         let trees = facts.epochs.map_or(self.trees, |epochs| epochs.max(1) as usize);
         let mut ranks = Tensor::zeros(Kind::I64, &[features, edges], Role::State);
         ranks.values =

@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 /// Feature selection in the catalogue.
 pub(super) const ENTRY: Entry<BuildLearner> = Entry {
     name: "feature-selection",
-    summary: "the features of the largest variance, chi-squared statistic or mutual information",
+    summary: "The features of the largest variance, chi-squared statistic or mutual information",
     reference: "Liu, Setiono, Chi2: feature selection and discretization of numeric attributes, ICTAI 1995; \
                 Cover, Thomas, Elements of information theory, 1991",
     params: PARAMS,

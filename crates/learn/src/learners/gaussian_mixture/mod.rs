@@ -27,13 +27,16 @@ use std::collections::BTreeMap;
 /// Gaussian mixtures in the catalogue.
 pub(super) const ENTRY: Entry<BuildLearner> = Entry {
     name: "gaussian-mixture",
-    summary: "a density as a sum of Gaussians, by expectation and maximisation",
+    summary: "A density as a sum of Gaussians, by expectation and maximisation",
     reference: "Dempster, Laird, Rubin, Maximum likelihood from incomplete data via the EM algorithm, 1977",
     params: PARAMS,
     gives: &[],
     needs: NEEDS,
     build: |params| Ok(Box::new(GaussianMixture::new(params))),
 };
+
+/// Most covariances: 1 GiB of them.
+const NUMBERS_MAX: usize = 1 << 27;
 
 const NEEDS: &[Ability] = &[Ability::Sum, Ability::Barrier, Ability::Lossless, Ability::WholeModel];
 
@@ -170,8 +173,14 @@ impl GaussianMixture {
             return Err(Fault::caller("gaussian-mixture needs at least one feature")
                 .hint("look at [data] features and label"));
         }
+        let numbers = self.covariance.shape(count, width).iter().product::<usize>();
+        if numbers > NUMBERS_MAX {
+            return Err(Fault::caller(format!(
+                "gaussian-mixture: {count} components of {width} features have {numbers} covariances, {NUMBERS_MAX} is the most"
+            ))
+            .hint("use covariance = \"diagonal\" or \"spherical\", or fewer features"));
+        }
         if let Start::Given(given) = &self.start {
-            let numbers = self.covariance.shape(count, width).iter().product::<usize>();
             let right = (given.weights.len(), given.means.len(), given.covariances.len())
                 == (count, count * width, numbers);
             if !right {
@@ -215,6 +224,13 @@ impl Learner for GaussianMixture {
             Start::Given(_) => Model::new(),
             _ => self.clusters().init(&Facts { epochs: None, ..facts.clone() }, place)?,
         };
+        // What k-means makes is of no use to whoever is given the mixture, and goes when it has served.
+        let passing: Vec<String> = model.iter().map(|(name, _)| name.to_string()).collect();
+        for name in passing {
+            if let Some(tensor) = model.get(&name).cloned() {
+                model.set(name, Tensor { role: Role::State, ..tensor });
+            }
+        }
         let (stage, weights, means, covariances) = match &self.start {
             Start::Given(given) => {
                 (2, given.weights.clone(), given.means.clone(), given.covariances.clone())

@@ -6,7 +6,7 @@ use super::resident::Resident;
 use super::state::{Clock, Setup};
 use super::voting;
 use crate::trees::columns::{Columns, whole};
-use crate::trees::histogram::{self, Layout, Sums};
+use crate::trees::histogram::{self, Form, Gradients, Layout, Sums};
 use crate::trees::split::{self, Rules, Subject};
 use crate::trees::tree;
 use crate::{Moment, Work};
@@ -21,7 +21,6 @@ pub(super) struct View {
     pub(super) layout: Layout,
     pub(super) growing: Growing,
     pub(super) clock: Clock,
-    pub(super) narrow: bool,
     tree: usize,
     seed: u64,
 }
@@ -30,8 +29,16 @@ impl View {
     pub(super) fn new(setup: &Setup<'_>, model: &Model, seed: u64) -> View {
         let (columns, clock, tree) = (Columns::load(model), Clock::load(model), tree::count(model));
         let layout = Layout::new(&columns, features(setup, columns.len(), (seed, tree)));
-        let (growing, narrow) = (Growing::load(model), setup.is_narrow(clock.rows));
-        View { columns, layout, growing, clock, narrow, tree, seed }
+        View { columns, layout, growing: Growing::load(model), clock, tree, seed }
+    }
+
+    /// Takes the sums of all rows, where the tree is only a root yet.
+    pub(super) fn take_total(&mut self, update: &Update) {
+        if self.growing.pending.is_empty() {
+            let total = update.i64("total");
+            self.growing.twigs[0].sums =
+                Sums { gradient: total[0], hessian: total[1], rows: total[2] };
+        }
     }
 
     /// The features of a node's histogram.
@@ -43,7 +50,7 @@ impl View {
     }
 
     /// Whether a node may use the feature at a place of its layout.
-    fn allows(&self, setup: &Setup<'_>, node: usize) -> Vec<bool> {
+    pub(super) fn allows(&self, setup: &Setup<'_>, node: usize) -> Vec<bool> {
         let (features, share) = (self.layout.features.len(), setup.options.column_share_node);
         if share >= 1.0 {
             return vec![true; features];
@@ -74,32 +81,64 @@ fn drawn(count: usize, share: f64, rng: &mut Rng) -> Vec<usize> {
     all
 }
 
+/// Which words of a node's histogram travel, and as what.
+struct Parcel {
+    node: usize,
+    layout: Layout,
+    form: Form,
+    /// Bins that may have rows: what is empty in the parent is empty in its children. All, where that is not known.
+    bins: Option<Vec<u32>>,
+}
+
+impl Parcel {
+    fn words(&self) -> usize {
+        self.bins.as_ref().map_or(self.layout.bins(), Vec::len) * self.form.words()
+    }
+}
+
+/// What this step's exchange of histograms is made of. All replicas say the same.
+fn parcels(setup: &Setup<'_>, view: &View, model: &Model, rows: u64) -> Vec<Parcel> {
+    let slots = model.i64("slots");
+    let parcel = |(place, node): (usize, usize)| {
+        let layout = view.node_layout(model, place);
+        let known = view.growing.twigs[node].sums.rows;
+        let form = setup.form(if node == 0 { rows as i64 } else { known }, view.clock.rows);
+        let slot = view.growing.parent(node).and_then(|parent| view.growing.twigs[parent].slot);
+        let bins = slot.map(|slot| {
+            let kept = slots[slot * layout.bins() * 3..].chunks_exact(3).take(layout.bins());
+            kept.zip(0..).filter(|(sums, _)| sums[2] > 0).map(|(_, bin)| bin).collect()
+        });
+        Parcel { node, layout, form, bins }
+    };
+    let built = view.growing.built(setup.options);
+    built.into_iter().enumerate().map(parcel).collect()
+}
+
 /// Emits the histograms of the nodes being looked at, and of a root the sums of all rows.
 pub(super) fn contribute(setup: &Setup<'_>, resident: Option<&mut Resident>, work: &mut Work<'_>) {
     let view = View::new(setup, work.model, work.moment.seed);
-    let built = view.growing.built();
-    let shapes: Vec<_> = built
-        .iter()
-        .enumerate()
-        .map(|(place, &node)| {
-            let form = view.growing.form(node, view.narrow, work.moment.rows);
-            (node, view.node_layout(work.model, place), form)
-        })
-        .collect();
-    let words: usize = shapes.iter().map(|(_, layout, form)| layout.bins() * form.words()).sum();
-    let mut block = vec![0; words];
+    let parcels = parcels(setup, &view, work.model, work.moment.rows);
+    let mut block = vec![0; parcels.iter().map(Parcel::words).sum()];
     let mut total = [0; 3];
     if let Some(resident) = resident {
         let Resident { partition, store, grid, bench, .. } = resident;
-        let mut rest = &mut block[..];
-        for (node, layout, form) in &shapes {
-            let (out, others) = rest.split_at_mut(layout.bins() * form.words());
-            let rows = partition.rows(*node);
-            histogram::build((rows, store), grid, (layout, *form), bench, out);
+        let (mut rest, mut whole) = (&mut block[..], Vec::new());
+        for parcel in &parcels {
+            let (out, others) = rest.split_at_mut(parcel.words());
+            let (rows, shape) = (partition.rows(parcel.node), (&parcel.layout, parcel.form));
+            match &parcel.bins {
+                None => histogram::build((rows, store), grid, shape, bench, out),
+                Some(bins) => {
+                    whole.clear();
+                    whole.resize(parcel.layout.bins() * parcel.form.words(), 0);
+                    histogram::build((rows, store), grid, shape, bench, &mut whole);
+                    pick(&whole, bins, parcel.form.words(), out);
+                }
+            }
             rest = others;
         }
         if view.growing.pending.is_empty() {
-            total = sum_all(grid, partition.rows(0));
+            total = sum_all(grid, partition.rows(0).iter().copied());
         }
     }
     work.outbox.emit(Block::counts("histograms", block));
@@ -108,11 +147,16 @@ pub(super) fn contribute(setup: &Setup<'_>, resident: Option<&mut Resident>, wor
     }
 }
 
-fn sum_all(grid: &histogram::Gradients, rows: &[u32]) -> [i64; 3] {
-    let mut sums = Sums::default();
-    for &row in rows {
-        sums = sums + grid.row(row as usize);
+/// Copies the words of some bins.
+fn pick(whole: &[i64], bins: &[u32], width: usize, out: &mut [i64]) {
+    for (out, &bin) in out.chunks_exact_mut(width).zip(bins) {
+        out.copy_from_slice(&whole[bin as usize * width..][..width]);
     }
+}
+
+/// The sums of some rows.
+pub(super) fn sum_all(grid: &Gradients, rows: impl Iterator<Item = u32>) -> [i64; 3] {
+    let sums = rows.fold(Sums::default(), |sums, row| sums + grid.row(row as usize));
     [sums.gradient, sums.hessian, sums.rows]
 }
 
@@ -132,13 +176,11 @@ pub(super) fn apply(
 ) -> bool {
     let mut view = View::new(setup, model, moment.seed);
     let rules = setup.rules(model, view.clock.rows);
-    if view.growing.pending.is_empty() {
-        let total = update.i64("total");
-        view.growing.twigs[0].sums = Sums { gradient: total[0], hessian: total[1], rows: total[2] };
-    }
+    view.take_total(update);
+    let all = unpacked(&parcels(setup, &view, model, moment.rows), update.i64("histograms"));
     let mut slots = std::mem::take(model.i64_mut("slots"));
     let keeps = view.layout.bins() * 3 * setup.options.leaves <= KEPT_MAX && !voting::votes(setup);
-    for seen in unpacked(&view, model, update.i64("histograms"), moment.rows) {
+    for seen in all {
         let siblings = with_sibling(&mut view, seen, &slots);
         for seen in siblings {
             look(setup, (&mut view, &rules), &seen);
@@ -153,13 +195,17 @@ pub(super) fn apply(
     more
 }
 
-fn unpacked(view: &View, model: &Model, mut words: &[i64], rows: u64) -> Vec<Seen> {
+fn unpacked(parcels: &[Parcel], mut words: &[i64]) -> Vec<Seen> {
     let mut all = Vec::new();
-    for (place, node) in view.growing.built().into_iter().enumerate() {
-        let layout = view.node_layout(model, place);
-        let form = view.growing.form(node, view.narrow, rows);
-        let (own, rest) = words.split_at(layout.bins() * form.words());
-        all.push(Seen { node, layout, sums: histogram::read(form, own) });
+    for parcel in parcels {
+        let (own, rest) = words.split_at(parcel.words());
+        let mut sums = histogram::read(parcel.form, own);
+        if let Some(bins) = &parcel.bins {
+            let some = std::mem::take(&mut sums);
+            sums.resize(parcel.layout.bins(), Sums::default());
+            bins.iter().zip(some).for_each(|(&bin, some)| sums[bin as usize] = some);
+        }
+        all.push(Seen { node: parcel.node, layout: parcel.layout.clone(), sums });
         words = rest;
     }
     all
@@ -167,15 +213,10 @@ fn unpacked(view: &View, model: &Model, mut words: &[i64], rows: u64) -> Vec<See
 
 /// The node and, where the parent's histogram was kept, its sibling: the parent less the node.
 fn with_sibling(view: &mut View, seen: Seen, slots: &[i64]) -> Vec<Seen> {
+    let parent = view.growing.parent(seen.node);
     let twigs = &mut view.growing.twigs;
-    let parent = twigs
-        .iter()
-        .position(|twig| twig.child.is_some_and(|c| c == seen.node || c + 1 == seen.node));
-    let Some(slot) = parent.and_then(|parent| twigs[parent].slot.take().map(|slot| (parent, slot)))
-    else {
-        return vec![seen];
-    };
-    let (parent, slot) = slot;
+    let kept = parent.and_then(|parent| twigs[parent].slot.take().map(|slot| (parent, slot)));
+    let Some((parent, slot)) = kept else { return vec![seen] };
     let left = twigs[parent].child.expect("it has this child");
     let node = if seen.node == left { left + 1 } else { left };
     let from = slot * view.layout.bins() * 3;
@@ -192,10 +233,10 @@ fn with_sibling(view: &mut View, seen: Seen, slots: &[i64]) -> Vec<Seen> {
 
 /// Finds a node's best split, if it may be split at all.
 fn look(setup: &Setup<'_>, (view, rules): (&mut View, &Rules), seen: &Seen) {
-    let twig = view.growing.twigs[seen.node];
-    if twig.depth >= setup.options.max_depth || twig.sums.rows < 2 * rules.min_rows_leaf {
+    if !view.growing.may_split(seen.node, setup.options) {
         return;
     }
+    let twig = view.growing.twigs[seen.node];
     let subject = Subject { sums: twig.sums, bounds: twig.bounds };
     let allowed = view.allows(setup, seen.node);
     let is_allowed = |place: usize| {

@@ -4,8 +4,10 @@
 //! Steps: a sample of rows makes the bins (`start.rs`), sums of labels the first scores; then for every tree one step
 //! agrees on how gradients are rounded (`scale.rs`), each further one looks at a few leaves (`grow.rs`), and the last
 //! ones settle what leaves say (`renew.rs`). All sums are of whole numbers: the trees are the same bits for any number
-//! of workers. What a worker keeps of its rows (`resident.rs`) follows from model and rows and is in no checkpoint.
+//! of workers. Where features are dealt and not rows, all rows travel once and then best splits (`feature_parallel.rs`);
+//! where features are elected, votes travel first (`voting.rs`). What a worker keeps of its rows (`resident.rs`) follows from model and rows and is in no checkpoint.
 
+mod feature_parallel;
 mod grow;
 mod growing;
 mod losses;
@@ -26,9 +28,11 @@ use self::state::{Clock, Phase, Setup};
 use super::BuildLearner;
 use crate::trees::columns::{categorical, whole};
 use crate::trees::predict::Forest;
-use crate::trees::{describe, graph, tree};
-use crate::{Appetite, Facts, Grade, Learner, Moment, Outcome, Place, Task, Work};
-use starlings_core::{Ability, Entry, Fault, Graph, Model, Result, Role, Tensor, Update};
+use crate::trees::{dealing, describe, graph, tree};
+use crate::{
+    Appetite, Branch, Facts, Grade, Importance, Learner, Moment, Outcome, Place, Task, Work,
+};
+use starlings_core::{Ability, Block, Entry, Fault, Graph, Model, Result, Role, Tensor, Update};
 use starlings_data::{Batch, Encoding, LabelNeed, Schema};
 
 const GIVES: &[Ability] = &[];
@@ -131,14 +135,23 @@ impl Learner for GradientBoosting {
         let monotone = monotone.into_iter().map(i64::from).collect();
         model.set("monotone", whole(monotone, Role::State));
         model.set("voters", whole(vec![i64::from(facts.shards)], Role::State));
-        for name in ["growing", "slots", "elected", "descent", "last_leaves"] {
+        for name in ["growing", "slots", "elected", "descent", "last_leaves", "rows"] {
             model.set(name, whole(Vec::new(), Role::State));
         }
+        model.set("continued", whole(vec![0], Role::State));
         model.set("last_values", Tensor::of(&[0], vec![], Role::State));
         ranking::init(&mut model);
         state::set_bounds(&mut model, [1.0; 2], 0.0);
         Clock::start(iterations, facts.seed).save(&mut model);
         Ok(model)
+    }
+
+    fn go_on(&self, model: &mut Model, earlier: &Model) -> Result<()> {
+        start::go_on(model, earlier)
+    }
+
+    fn for_numbers(&self) -> Option<(&'static str, &'static str)> {
+        (self.options.loss == "auto").then_some(("loss", "squared"))
     }
 
     fn contribute(&self, work: &mut Work<'_>) -> Result<()> {
@@ -147,6 +160,11 @@ impl Learner for GradientBoosting {
         match phase {
             Phase::Sample => return start::sample(&setup, work),
             Phase::Prior => return start::prior(&setup, work),
+            Phase::Gather => {
+                let rows = dealing::gather(work);
+                work.outbox.emit(Block::counts("rows", rows));
+                return Ok(());
+            }
             _ => {}
         }
         let first = work.batch.slices.first().map(|slice| slice.shard);
@@ -159,6 +177,9 @@ impl Learner for GradientBoosting {
             Phase::Scores => scale::scores(rows.as_deref(), work),
             Phase::Scale => scale::scale(&setup, rows.as_deref(), work),
             Phase::Vote => voting::contribute(&setup, rows, work),
+            Phase::Grow if feature_parallel::deals(&setup) => {
+                feature_parallel::contribute(&setup, rows, work);
+            }
             Phase::Grow => grow::contribute(&setup, rows, work),
             _ => renew::contribute(&setup, rows, work),
         }
@@ -184,6 +205,11 @@ impl Learner for GradientBoosting {
                 start::apply_prior(&setup, model, update, &mut clock, moment.rows)?;
                 before
             }
+            Phase::Gather => {
+                model.set("rows", whole(update.i64("rows").to_vec(), Role::State));
+                clock.phase = start::first_phase(&setup);
+                before
+            }
             Phase::Scores => scale::apply_scores(&setup, model, update, &mut clock, moment.seed),
             Phase::Scale => {
                 let outcome = scale::apply_scale(&setup, model, update, &mut clock, moment.rows);
@@ -196,7 +222,7 @@ impl Learner for GradientBoosting {
                 clock.phase = Phase::Grow;
                 before
             }
-            Phase::Grow if grow::apply(&setup, model, update, moment) => {
+            Phase::Grow if grow_further(&setup, model, update, moment) => {
                 clock.phase = growth_phase(&setup);
                 before
             }
@@ -205,6 +231,7 @@ impl Learner for GradientBoosting {
         };
         if outcome.done {
             model.set("slots", whole(Vec::new(), Role::State));
+            model.set("rows", whole(Vec::new(), Role::State));
         }
         clock.save(model);
         match outcome.objective {
@@ -252,8 +279,24 @@ impl Learner for GradientBoosting {
     fn describe(&self, model: &Model, schema: &Schema) -> Option<String> {
         Some(describe::text(model, schema, describe::short))
     }
+
+    fn importances(&self, model: &Model, schema: &Schema) -> Vec<Importance> {
+        describe::importances(model, schema)
+    }
+
+    fn tree(&self, model: &Model, schema: &Schema, number: usize) -> Option<Vec<Branch>> {
+        describe::branches(model, schema, number, describe::short)
+    }
 }
 
 fn growth_phase(setup: &Setup<'_>) -> Phase {
     if voting::votes(setup) { Phase::Vote } else { Phase::Grow }
+}
+
+/// Takes what a step of growth brought and says whether there is more to look at.
+fn grow_further(setup: &Setup<'_>, model: &mut Model, update: &Update, moment: &Moment) -> bool {
+    match feature_parallel::deals(setup) {
+        true => feature_parallel::apply(setup, model, update, moment),
+        false => grow::apply(setup, model, update, moment),
+    }
 }

@@ -21,6 +21,8 @@ pub(super) enum Parallelism {
     Data,
     /// Votes, then histograms of the elected features.
     Voting,
+    /// All rows once, then the best splits of each group of features.
+    Feature,
 }
 
 /// All parameters, checked.
@@ -180,9 +182,9 @@ pub(super) const PARAMS: &[Param] = &[
     ),
     param(
         "parallelism",
-        ParamKind::Choice(&["data", "voting"]),
+        ParamKind::Choice(&["data", "feature", "voting"]),
         "data",
-        "what is exchanged: histograms of all features, or of those that shards elect",
+        "what is exchanged: histograms of all features; all rows once and then best splits; histograms of elected features",
     ),
     param(
         "votes",
@@ -190,7 +192,12 @@ pub(super) const PARAMS: &[Param] = &[
         "8",
         "features each shard votes for, with voting; twice as many are elected",
     ),
-    param("splits_per_exchange", whole(1, 64), "4", "leaves looked at in one exchange, leaf-wise"),
+    param(
+        "splits_per_exchange",
+        whole(0, 1024),
+        "0",
+        "most leaves looked at in one exchange, leaf-wise; 0: all that are foreseen to be split",
+    ),
 ];
 
 impl Options {
@@ -224,6 +231,7 @@ impl Options {
             },
             parallelism: match params.text("parallelism") {
                 "voting" => Parallelism::Voting,
+                "feature" => Parallelism::Feature,
                 _ => Parallelism::Data,
             },
             votes: params.size("votes"),

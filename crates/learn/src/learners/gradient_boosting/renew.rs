@@ -28,8 +28,7 @@ pub(super) fn contribute(setup: &Setup<'_>, resident: Option<&mut Resident>, wor
             for ((&leaf, counts), descent) in
                 leaves.iter().zip(block.chunks_exact_mut(DIGITS)).zip(descents)
             {
-                for &row in resident.partition.rows(leaf) {
-                    let row = row as usize;
+                for row in counted(resident, leaf) {
                     let residual = f64::from(resident.labels[row]) - resident.scores[row];
                     let weight = fixed::grid(resident.weight(row), weights);
                     descent.count(clock.level, key(residual as f32), weight, counts);
@@ -38,9 +37,9 @@ pub(super) fn contribute(setup: &Setup<'_>, resident: Option<&mut Resident>, wor
         } else {
             let scales = leaf_scales(setup, model, work.moment.rows);
             for (&leaf, sums) in leaves.iter().zip(block.chunks_exact_mut(2)) {
-                for &row in resident.partition.rows(leaf) {
-                    let gradient = resident.gradients[first + row as usize];
-                    let factor = resident.factor(row as usize);
+                for row in counted(resident, leaf) {
+                    let gradient = resident.gradients[first + row];
+                    let factor = resident.factor(row);
                     for (sum, (&derivative, scale)) in
                         sums.iter_mut().zip(gradient.iter().zip(scales))
                     {
@@ -51,6 +50,12 @@ pub(super) fn contribute(setup: &Setup<'_>, resident: Option<&mut Resident>, wor
         }
     }
     work.outbox.emit(Block::counts("leaves", block));
+}
+
+/// The rows of a leaf that this worker counts.
+fn counted(resident: &Resident, leaf: usize) -> impl Iterator<Item = usize> + '_ {
+    let rows = resident.partition.rows(leaf).iter().map(|&row| row as usize);
+    rows.filter(|&row| resident.counts(row))
 }
 
 fn leaf_scales(setup: &Setup<'_>, model: &Model, rows: u64) -> [f64; 2] {

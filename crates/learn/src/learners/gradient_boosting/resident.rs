@@ -1,22 +1,30 @@
 //! What a worker keeps of its rows from step to step: bins, scores, gradients, and which node each row is in. All of
 //! it is scratch, made of the model and the rows; `refresh` brings it up to the model, from nothing if need be.
 
+use super::feature_parallel;
 use super::growing::Growing;
 use super::losses::{self, Loss};
 use super::ranking;
 use super::state::{self, Clock, Phase, Setup};
 use crate::trees::columns::Columns;
+use crate::trees::dealing;
 use crate::trees::fixed;
-use crate::trees::histogram::{Bench, GRADIENT_MAX, Gradients, HESSIAN_MAX, pack};
+use crate::trees::histogram::{Bench, GRADIENT_MAX, Gradients, HESSIAN_MAX, Sums, pack};
 use crate::trees::partition::Partition;
 use crate::trees::store::{Segment, Store, each_row, segments};
 use crate::trees::tree::{self, Router};
-use starlings_core::Model;
+use starlings_core::{Model, Shard};
 use starlings_data::Batch;
+use std::collections::BTreeMap;
 
 /// A worker's rows.
 pub(super) struct Resident {
+    /// The rows that are known here.
     pub(super) segments: Vec<Segment>,
+    /// The rows of the worker's batch: the same, unless all rows are known everywhere.
+    batch: Vec<Segment>,
+    /// Where all rows are known everywhere, whether this worker is the one who counts a row; else empty.
+    mine: Vec<bool>,
     pub(super) columns: Columns,
     pub(super) store: Store,
     pub(super) labels: Vec<f32>,
@@ -34,6 +42,8 @@ pub(super) struct Resident {
     /// How much each row counts in the growing tree beside its weight; empty when all count one.
     bag: Vec<f32>,
     pub(super) bench: Bench,
+    /// Histograms of nodes of the growing tree, where features are dealt.
+    pub(super) kept: BTreeMap<usize, Vec<Sums>>,
     seed: u64,
     lineage: i64,
     trees: usize,
@@ -62,7 +72,7 @@ impl Resident {
         let clock = Clock::load(model);
         let segments = segments(batch);
         let mut resident = kept
-            .filter(|kept| kept.segments == segments && clock.lineage.contains(&kept.lineage))
+            .filter(|kept| kept.batch == segments && clock.lineage.contains(&kept.lineage))
             .unwrap_or_else(|| Box::new(Resident::new(setup, model, (batch, segments), seed)));
         resident.catch_up(setup, model, &clock);
         resident.lineage = clock.lineage[1];
@@ -76,14 +86,14 @@ impl Resident {
         seed: u64,
     ) -> Resident {
         let columns = Columns::load(model);
-        let store = Store::new(&columns, batch.table, &segments);
-        let rows = store.rows();
-        let labels = batch.rows().map(|row| batch.table.labels[row]).collect();
-        let weights = match batch.table.weights.is_empty() {
-            true => Vec::new(),
-            false => batch.rows().map(|row| batch.table.weights[row]).collect(),
+        let known = match feature_parallel::deals(setup) {
+            true => Known::everywhere(model, &columns, &segments),
+            false => Known::here(&columns, (batch, &segments)),
         };
-        let parts = parts(setup, model, (batch, &segments), seed);
+        let Known { held, store, labels, weights, mine } = known;
+        let rows = store.rows();
+        let weigh = |row: usize| weights.get(row).map_or(1.0, |&weight| f64::from(weight));
+        let parts = parts(setup, model, (&held, &weigh), seed);
         let base = model.f64("base");
         Resident {
             labels,
@@ -101,10 +111,18 @@ impl Resident {
             trees: 0,
             gradients_of: None,
             partition_of: None,
-            segments,
+            kept: BTreeMap::new(),
+            segments: held,
+            batch: segments,
+            mine,
             columns,
             store,
         }
+    }
+
+    /// Whether this worker is the one who counts a row.
+    pub(super) fn counts(&self, row: usize) -> bool {
+        self.mine.get(row).copied().unwrap_or(true)
     }
 
     pub(super) fn weight(&self, row: usize) -> f64 {
@@ -138,10 +156,15 @@ impl Resident {
     fn add_tree(&mut self, setup: &Setup<'_>, model: &Model) {
         let (number, rows) = (self.trees, self.store.rows());
         let output = number % setup.outputs;
-        let scores = &mut self.scores[output * rows..(output + 1) * rows];
         let router = Router::new(model, &self.columns, number);
         self.trees += 1;
-        if self.partition_of == Some(number) && self.trees == tree::count(model) {
+        let is_last = self.partition_of == Some(number) && self.trees == tree::count(model);
+        if is_last {
+            // Its last splits were made without another exchange.
+            self.follow_splits(&Growing::load(model));
+        }
+        let scores = &mut self.scores[output * rows..(output + 1) * rows];
+        if is_last {
             let leaves = model.i64("last_leaves").iter().zip(model.f64("last_values"));
             for (&twig, &value) in leaves {
                 let rows = self.partition.rows(twig as usize);
@@ -237,6 +260,7 @@ impl Resident {
         self.partition.reset((0..rows as u32).filter(inside));
         self.outside = (0..rows as u32).filter(|row| !inside(row)).collect();
         self.bag = bag;
+        self.kept.clear();
     }
 
     /// How much a row of the growing tree counts beside its weight.
@@ -296,23 +320,70 @@ fn rounded([gradient, hessian]: [f64; 2], chance: u64) -> u64 {
     pack(gradient as i64, hessian as i64)
 }
 
-/// What the rows of a batch are for.
+/// The rows that a worker knows.
+struct Known {
+    held: Vec<Segment>,
+    store: Store,
+    labels: Vec<f32>,
+    /// Empty when all are one.
+    weights: Vec<f32>,
+    mine: Vec<bool>,
+}
+
+impl Known {
+    /// Those of its batch.
+    fn here(columns: &Columns, (batch, segments): (&Batch<'_>, &[Segment])) -> Known {
+        let weights = match batch.table.weights.is_empty() {
+            true => Vec::new(),
+            false => batch.rows().map(|row| batch.table.weights[row]).collect(),
+        };
+        Known {
+            held: segments.to_vec(),
+            store: Store::new(columns, batch.table, segments),
+            labels: batch.rows().map(|row| batch.table.labels[row]).collect(),
+            weights,
+            mine: Vec::new(),
+        }
+    }
+
+    /// All, which were gathered into the model.
+    fn everywhere(model: &Model, columns: &Columns, segments: &[Segment]) -> Known {
+        let (width, gathered) = (columns.len(), model.i64("rows"));
+        let rows = gathered.chunks_exact(dealing::words(width));
+        let (len, shard) = (rows.len(), Shard(0));
+        let mut weights: Vec<f32> = rows.clone().map(|row| dealing::weight(row[0])).collect();
+        if weights.iter().all(|&weight| weight == 1.0) {
+            weights.clear();
+        }
+        let mut mine = vec![false; len];
+        for segment in segments {
+            mine[segment.origin as usize..][..segment.len].fill(true);
+        }
+        Known {
+            held: vec![Segment { shard, first: 0, start: 0, origin: 0, len }],
+            store: dealing::store(gathered, width),
+            labels: rows.map(|row| dealing::label(row[0])).collect(),
+            weights,
+            mine,
+        }
+    }
+}
+
+/// What some rows are for; `weigh` is asked with their numbers from 0, in the order of the segments.
 pub(super) fn parts(
     setup: &Setup<'_>,
     model: &Model,
-    (batch, segments): (&Batch<'_>, &[Segment]),
+    (segments, weigh): (&[Segment], &dyn Fn(usize) -> f64),
     seed: u64,
 ) -> Vec<Part> {
     let chance = fixed::key(seed, "validation", &[]);
     let queries = (setup.loss == Loss::LambdaRank).then(|| ranking::Queries::load(model));
     let holds_out = setup.options.early_stopping > 0;
     let mut parts = Vec::new();
-    let mut tables = batch.rows();
-    each_row(segments, |_, global| {
-        let row = tables.next().expect("a batch has as many rows as its segments");
+    each_row(segments, |row, global| {
         let unit = queries.as_ref().map_or(global, |queries| queries.group(global));
         let held = holds_out && fixed::uniform(chance, unit) < setup.options.validation;
-        parts.push(match batch.table.weight(row) > 0.0 {
+        parts.push(match weigh(row) > 0.0 {
             false => Part::Mute,
             true if held => Part::HeldOut,
             true => Part::Train,

@@ -24,7 +24,9 @@ pub(super) fn scores(resident: Option<&Resident>, work: &mut Work<'_>) {
     let mut scores = vec![0; work.moment.rows as usize];
     if let Some(resident) = resident {
         each_row(&resident.segments, |row, global| {
-            scores[global as usize] = resident.scores[row].to_bits() as i64;
+            if resident.counts(row) {
+                scores[global as usize] = resident.scores[row].to_bits() as i64;
+            }
         });
     }
     work.outbox.emit(Block::counts("scores", scores));
@@ -71,7 +73,8 @@ pub(super) fn scale(setup: &Setup<'_>, resident: Option<&Resident>, work: &mut W
             fixed::count_largest(trained, exponents);
         }
         if !buckets.is_empty() {
-            let trained = (0..rows).filter(|&row| resident.parts[row] == Part::Train);
+            let trained =
+                (0..rows).filter(|&row| resident.parts[row] == Part::Train && resident.counts(row));
             trained.for_each(|row| buckets[bucket(resident.importance(setup.outputs, row))] += 1);
         }
         if output == 0 && setup.loss != Loss::LambdaRank {
@@ -111,6 +114,7 @@ fn sum_losses(
     let mut all = vec![0.0; setup.outputs];
     each_row(&resident.segments, |row, global| {
         match resident.parts[row] {
+            _ if !resident.counts(row) => return,
             Part::Train if global % every == 0 => {}
             Part::HeldOut => {}
             _ => return,

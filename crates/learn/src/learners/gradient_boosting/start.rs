@@ -1,5 +1,6 @@
 //! The first phases: a sample of the rows makes the bins, and sums of the labels say what scores begin with.
 
+use super::feature_parallel;
 use super::losses::Loss;
 use super::ranking::{self, RELEVANCE_MAX};
 use super::resident::{Part, parts};
@@ -10,6 +11,7 @@ use crate::trees::descent::{DIGITS, Descent, LEVELS, key};
 use crate::trees::fixed::{self, EXPONENTS};
 use crate::trees::sample::Sample;
 use crate::trees::store::{each_row, segments};
+use crate::trees::tree;
 use starlings_core::{Block, Fault, Model, Result, Role, Tensor, Update};
 use starlings_data::Table;
 
@@ -71,8 +73,9 @@ pub(super) fn apply_sample(
 ) {
     let categorical: Vec<bool> = model.i64("categorical").iter().map(|&is| is != 0).collect();
     let sample = Sample::new(rows, categorical.len(), seed);
-    let columns = sample.columns(update.i64("sample"), &categorical, setup.options.bins);
-    columns.save(model);
+    if !continues(model) {
+        sample.columns(update.i64("sample"), &categorical, setup.options.bins).save(model);
+    }
     let exponents = update.i64("exponents");
     let bounds = vec![fixed::bound(&exponents[..EXPONENTS]), fixed::bound(&exponents[EXPONENTS..])];
     model.set("label_bounds", Tensor::of(&[2], bounds, Role::State));
@@ -86,7 +89,9 @@ pub(super) fn apply_sample(
 pub(super) fn prior(setup: &Setup<'_>, work: &mut Work<'_>) -> Result<()> {
     let (model, batch, rows) = (work.model, work.batch, work.moment.rows);
     let segments = segments(batch);
-    let parts = parts(setup, model, (batch, &segments), work.moment.seed);
+    let tables: Vec<usize> = batch.rows().collect();
+    let weigh = |row: usize| batch.table.weight(tables[row]);
+    let parts = parts(setup, model, (&segments, &weigh), work.moment.seed);
     let scales = model.f64("label_bounds").iter().map(|&bound| fixed::scale(bound, rows));
     let [labels, weights] = [0, 1].map(|at| scales.clone().nth(at).expect("both are there"));
     let level = Clock::load(model).level;
@@ -139,16 +144,58 @@ pub(super) fn apply_prior(
             return Ok(());
         }
         clock.level = 0;
-        model.f64_mut("base")[0] = f64::from(descent[0].found());
+        begin_with(model, |_| f64::from(descent[0].found()));
     } else if setup.loss == Loss::Softmax {
-        for class in 0..setup.outputs {
-            let share = sums[3 + class] as f64 / sums[1].max(1) as f64;
-            model.f64_mut("base")[class] = setup.loss.start(share);
-        }
+        let share = |class: usize| sums[3 + class] as f64 / sums[1].max(1) as f64;
+        begin_with(model, |class| setup.loss.start(share(class)));
     } else {
-        model.f64_mut("base")[0] = setup.loss.start(sums[0] as f64 / labels / weight);
+        begin_with(model, |_| setup.loss.start(sums[0] as f64 / labels / weight));
     }
-    clock.phase = first_phase(setup);
+    clock.phase = if feature_parallel::deals(setup) { Phase::Gather } else { first_phase(setup) };
+    Ok(())
+}
+
+/// Sets what scores begin with, unless an earlier model has said it.
+fn begin_with(model: &mut Model, score: impl Fn(usize) -> f64) {
+    if !continues(model) {
+        model.f64_mut("base").iter_mut().enumerate().for_each(|(at, base)| *base = score(at));
+    }
+}
+
+/// Whether the first trees are those of an earlier model, so that bins and first scores are too.
+fn continues(model: &Model) -> bool {
+    model.i64("continued")[0] != 0
+}
+
+/// What an earlier model is made of.
+const EARLIER: [&str; 7] =
+    ["base", "bins", "bin_starts", "categorical", "nodes", "sets", "tree_starts"];
+
+/// Takes over the trees of an earlier model, with its bins and first scores. As many trees as the parameters say come
+/// after them.
+pub(super) fn go_on(model: &mut Model, earlier: &Model) -> Result<()> {
+    let refuse = |what: &str| {
+        Err(Fault::caller(format!("gradient-boosting: the earlier model {what}")).hint(
+            "name a model that gradient-boosting trained on the same columns, with the same loss",
+        ))
+    };
+    if EARLIER.iter().any(|name| earlier.get(name).is_none()) {
+        return refuse("lacks its trees");
+    }
+    if earlier.i64("categorical") != model.i64("categorical") {
+        return refuse("has other columns");
+    }
+    let outputs = model.f64("base").len();
+    if earlier.f64("base").len() != outputs {
+        return refuse("tells other classes apart");
+    }
+    for name in EARLIER {
+        model.set(name, earlier.get(name).cloned().expect("looked for above"));
+    }
+    let mut clock = Clock::load(model);
+    clock.iterations += tree::count(model) / outputs;
+    clock.save(model);
+    model.i64_mut("continued")[0] = 1;
     Ok(())
 }
 

@@ -5,7 +5,7 @@ use super::losses::Loss;
 use super::options::{GradientBits, Options};
 use crate::trees::columns::whole;
 use crate::trees::fixed;
-use crate::trees::histogram::{GRADIENT_MAX, HESSIAN_MAX};
+use crate::trees::histogram::{Form, GRADIENT_MAX, HESSIAN_MAX, wide_scales};
 use crate::trees::split::Rules;
 use crate::trees::tree;
 use starlings_core::{Model, Role, Tensor};
@@ -30,9 +30,11 @@ pub(super) enum Phase {
     Vote,
     /// Sums what the values of leaves are made of.
     Renew,
+    /// Gathers all rows as bins, where features are dealt.
+    Gather,
 }
 
-const PHASES: [Phase; 7] = [
+const PHASES: [Phase; 8] = [
     Phase::Sample,
     Phase::Prior,
     Phase::Scores,
@@ -40,6 +42,7 @@ const PHASES: [Phase; 7] = [
     Phase::Grow,
     Phase::Vote,
     Phase::Renew,
+    Phase::Gather,
 ];
 
 /// Where training stands.
@@ -137,6 +140,11 @@ impl<'a> Setup<'a> {
         }
     }
 
+    /// The form in which the histogram of a node of so many rows travels, of so many rows in training.
+    pub(super) fn form(&self, node: i64, rows: u64) -> Form {
+        if self.is_narrow(rows) { Form::narrow(node) } else { Form::wide(rows) }
+    }
+
     /// Whether the values of leaves take further steps.
     pub(super) fn renews(&self, rows: u64) -> bool {
         self.loss.quantile().is_some() || self.is_narrow(rows)
@@ -152,7 +160,7 @@ impl<'a> Setup<'a> {
         let bounds = bounds.map(|bound| bound * self.amplification().max(1.0));
         match self.is_narrow(rows) {
             true => [(GRADIENT_MAX + 1.0) / bounds[0], (HESSIAN_MAX + 1.0) / bounds[1]],
-            false => bounds.map(|bound| fixed::scale(bound, rows)),
+            false => wide_scales(bounds, rows),
         }
     }
 

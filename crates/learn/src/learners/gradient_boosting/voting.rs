@@ -29,7 +29,7 @@ pub(super) fn elected(model: &Model, place: usize) -> Option<Vec<usize>> {
 pub(super) fn contribute(setup: &Setup<'_>, resident: Option<&mut Resident>, work: &mut Work<'_>) {
     let view = View::new(setup, work.model, work.moment.seed);
     let features = view.layout.features.len();
-    let built = view.growing.built();
+    let built = view.growing.built(setup.options);
     let mut votes = vec![0; built.len() * features];
     if let Some(resident) = resident {
         let mut rules = setup.rules(work.model, view.clock.rows);

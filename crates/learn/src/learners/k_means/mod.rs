@@ -28,7 +28,7 @@ use std::collections::BTreeMap;
 /// k-means in the catalogue.
 pub(super) const ENTRY: Entry<BuildLearner> = Entry {
     name: "k-means",
-    summary: "k centres that minimise the squared distances of rows to the nearest",
+    summary: "K centres that minimise the squared distances of rows to the nearest",
     reference: "Lloyd, Least squares quantization in PCM, 1982; Bahmani et al., Scalable k-means++, VLDB 2012; Elkan, \
                 Using the triangle inequality to accelerate k-means, ICML 2003; Hamerly, Making k-means even faster, SDM \
                 2010; Sculley, Web-scale k-means clustering, WWW 2010",

@@ -14,7 +14,7 @@ use super::BuildLearner;
 use super::linear_svm;
 use crate::margin::{Margin, Part, check_labels};
 use crate::rows::{check_finite, check_width};
-use crate::{Appetite, Cells, Facts, Grade, Learner, Moment, Outcome, Place, Task, Work};
+use crate::{Appetite, Cells, Facts, Grade, Learner, Moment, Outcome, Place, Rebuilds, Task, Work};
 use kernel::{Approximation, FeatureMap, GAMMA, INPUT, Kernel};
 use starlings_core::{
     Ability, Block, Entry, FEATURES, Fault, Graph, Kind, Model, Param, ParamKind, Params, Result,
@@ -33,6 +33,9 @@ pub(super) const ENTRY: Entry<BuildLearner> = Entry {
     needs: linear_svm::NEEDS,
     build: |params| Ok(Box::new(KernelSvm::new(params)?)),
 };
+
+/// Most features: rows are laid out whole before they are mapped.
+const FEATURES_MAX: usize = 1 << 16;
 
 const PARAMS: &[Param] = &[
     Param {
@@ -324,6 +327,14 @@ impl Learner for KernelSvm {
         if features == 0 {
             return Err(Fault::caller("there are no features to learn from"));
         }
+        if features > FEATURES_MAX {
+            return Err(Fault::caller(format!(
+                "kernel-svm: {features} features are too many, {FEATURES_MAX} is the most"
+            ))
+            .hint(
+                "make fewer of them with [[prepare]] name = \"hash-encoding\", or use linear-svm",
+            ));
+        }
         let rows = usize::try_from(facts.rows).unwrap_or(usize::MAX);
         let nystroem = self.map.approximation == Approximation::Nystroem;
         let components = if nystroem { self.components.min(rows).max(1) } else { self.components };
@@ -347,6 +358,10 @@ impl Learner for KernelSvm {
             _ => random_features::init(&mut model, features, components, facts.seed),
         }
         Ok(model)
+    }
+
+    fn rebuilds(&self) -> Rebuilds {
+        self.margin.rebuilds()
     }
 
     fn contribute(&self, work: &mut Work<'_>) -> Result<()> {

@@ -29,7 +29,7 @@ use std::collections::BTreeMap;
 /// Matrix factorisation in the catalogue.
 pub(super) const ENTRY: Entry<BuildLearner> = Entry {
     name: "matrix-factorisation",
-    summary: "ratings of items by users as products of learned factors, with biases",
+    summary: "Ratings of items by users as products of learned factors, with biases",
     reference: "Koren, Bell, Volinsky, Matrix factorization techniques for recommender systems, IEEE Computer 2009",
     params: PARAMS,
     gives: GIVES,

@@ -26,7 +26,7 @@ pub(super) fn each(
                 match batch.table.row(row) {
                     Row::Dense(values) => scorer.dense(values, &mut room, &mut scores),
                     Row::Sparse(columns, values) => {
-                        scorer.sparse(columns, values, &mut room, &mut scores);
+                        scorer.sparse(columns, values, &mut scores);
                     }
                 }
                 visit(row, &scores);
@@ -69,6 +69,8 @@ struct Scorer {
     /// Gaussian: means, and halves of inverse variances.
     means: Vec<f64>,
     halves: Vec<f64>,
+    /// Gaussian: the distances of a row of zeros to each class, with what rounding lost of them.
+    zeros: Vec<(f64, f64)>,
 }
 
 impl Scorer {
@@ -100,8 +102,8 @@ impl Scorer {
             let sums = slopes.chunks_exact(width).map(|row| row.iter().sum::<f64>());
             at_zero.iter_mut().zip(sums).for_each(|(score, sum)| *score += sum);
         }
-        let (means, halves) = (Vec::new(), Vec::new());
-        Scorer { kind, width, constants, at_zero, slopes, by_feature, means, halves }
+        let (means, halves, zeros) = (Vec::new(), Vec::new(), Vec::new());
+        Scorer { kind, width, constants, at_zero, slopes, by_feature, means, halves, zeros }
     }
 
     fn gaussian(model: &Model) -> Scorer {
@@ -111,6 +113,15 @@ impl Scorer {
             let logs: f64 = row.iter().map(|v| (std::f64::consts::TAU * v).ln()).sum();
             prior - 0.5 * logs
         });
+        let means = model.f64("means").to_vec();
+        let halves: Vec<f64> = variances.iter().map(|variance| 0.5 / variance).collect();
+        let zeros =
+            means.chunks_exact(width).zip(halves.chunks_exact(width)).map(|(means, halves)| {
+                means.iter().zip(halves).fold((0.0, 0.0), |(sum, lost), (mean, half)| {
+                    let (sum, error) = two_sum(sum, mean * mean * half);
+                    (sum, lost + error)
+                })
+            });
         Scorer {
             kind: Kind::Gaussian,
             width,
@@ -118,8 +129,9 @@ impl Scorer {
             at_zero: Vec::new(),
             slopes: Vec::new(),
             by_feature: Vec::new(),
-            means: model.f64("means").to_vec(),
-            halves: variances.iter().map(|variance| 0.5 / variance).collect(),
+            zeros: zeros.collect(),
+            means,
+            halves,
         }
     }
 
@@ -143,16 +155,9 @@ impl Scorer {
     }
 
     #[inline(always)]
-    fn sparse(&self, columns: &[u32], values: &[f32], room: &mut [f64], scores: &mut [f64]) {
+    fn sparse(&self, columns: &[u32], values: &[f32], scores: &mut [f64]) {
         if self.kind == Kind::Gaussian {
-            // Distances need the zeros too: their squares are the means', which would not cancel exactly.
-            room.fill(0.0);
-            columns
-                .iter()
-                .zip(values)
-                .for_each(|(&column, &x)| room[column as usize] = f64::from(x));
-            scores.copy_from_slice(&self.constants);
-            return self.distances(room, scores);
+            return self.sparse_distances(columns, values, scores);
         }
         let (constants, above) = match self.kind {
             Kind::Bernoulli { above } => (&self.at_zero, Some(above)),
@@ -170,6 +175,25 @@ impl Scorer {
         }
     }
 
+    /// The distances of a row of zeros, less what the stored numbers' zeros are in them, and their own. A zero's part is
+    /// taken out by the very number that was put in, and what rounding loses on the way is kept beside the sum.
+    #[inline(always)]
+    fn sparse_distances(&self, columns: &[u32], values: &[f32], scores: &mut [f64]) {
+        for (class, score) in scores.iter_mut().enumerate() {
+            let at = class * self.width;
+            let (mut zeros, mut lost) = self.zeros[class];
+            let mut own = 0.0;
+            for (&column, &x) in columns.iter().zip(values) {
+                let at = at + column as usize;
+                let (x, mean, half) = (f64::from(x), self.means[at], self.halves[at]);
+                let (sum, error) = two_sum(zeros, -(mean * mean * half));
+                (zeros, lost) = (sum, lost + error);
+                own += (x - mean) * (x - mean) * half;
+            }
+            *score = self.constants[class] - (zeros + lost) - own;
+        }
+    }
+
     #[inline(always)]
     fn distances(&self, values: &[f64], scores: &mut [f64]) {
         let cells = self.means.chunks_exact(self.width).zip(self.halves.chunks_exact(self.width));
@@ -177,6 +201,14 @@ impl Scorer {
             *score -= lanes(values, means, halves, |x, mean, half| (x - mean) * (x - mean) * half);
         }
     }
+}
+
+/// A sum and what it lost by rounding (Knuth, 1969).
+#[inline(always)]
+fn two_sum(a: f64, b: f64) -> (f64, f64) {
+    let sum = a + b;
+    let back = sum - a;
+    (sum, (a - (sum - back)) + (b - back))
 }
 
 /// Σ term(a, b, c), in eight lanes that processors can keep in flight together.

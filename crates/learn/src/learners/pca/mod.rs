@@ -20,7 +20,7 @@ use starlings_data::{Batch, LabelNeed, Row};
 /// Principal components in the catalogue.
 pub(super) const ENTRY: Entry<BuildLearner> = Entry {
     name: "pca",
-    summary: "principal components: the orthogonal directions in which rows vary most",
+    summary: "Principal components: the orthogonal directions in which rows vary most",
     reference: "Hotelling, Analysis of a complex of statistical variables into principal components, 1933; \
                 Halko, Martinsson, Tropp, Finding structure with randomness, SIAM Review 2011",
     params: PARAMS,

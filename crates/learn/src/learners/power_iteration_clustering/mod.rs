@@ -22,7 +22,7 @@ use std::collections::BTreeMap;
 /// Power iteration clustering in the catalogue.
 pub(super) const ENTRY: Entry<BuildLearner> = Entry {
     name: "power-iteration-clustering",
-    summary: "clusters of the nodes of a graph, whose rows are edges with similarities",
+    summary: "Clusters of the nodes of a graph, whose rows are edges with similarities",
     reference: "Lin, Cohen, Power iteration clustering, ICML 2010",
     params: PARAMS,
     gives: &[],

@@ -14,7 +14,9 @@ mod gibbs;
 
 use self::gibbs::{Counts, Priors};
 use super::BuildLearner;
-use crate::{Appetite, Cells, Facts, Grade, Learner, Moment, Needs, Outcome, Place, Task, Work};
+use crate::{
+    Appetite, Cells, Facts, Grade, Learner, Moment, Needs, Outcome, Place, Rebuilds, Task, Work,
+};
 use starlings_core::{
     Ability, Block, Entry, Fault, Kind, Model, Param, ParamKind, Params, Result, Rng, Role, Rows,
     Step, Tensor, Update, Values,
@@ -200,8 +202,8 @@ impl Learner for TopicModel {
     }
 
     /// Topics were drawn at random, sweep after sweep: the counts in the model fit no others.
-    fn rebuilds(&self) -> bool {
-        false
+    fn rebuilds(&self) -> Rebuilds {
+        Rebuilds::Never
     }
 
     fn contribute(&self, work: &mut Work<'_>) -> Result<()> {

@@ -9,13 +9,15 @@ use crate::linear::pass::{self, alone};
 use crate::linear::problem::Problem;
 use crate::linear::visitors::{Curve, Evaluate, Keep, Rows, rows};
 use crate::linear::{gram, moments};
-use crate::{Cells, Work};
+use crate::{Cells, Rebuilds, Work};
 use starlings_core::{Model, Result, Values};
 use starlings_data::{Batch, Slice};
 
 /// The rows' scores at the last evaluation, and at the last accepted point.
 const SCORES: &str = "scores";
 const BASE: &str = "base";
+/// Which evaluation the scores are of: passes before it.
+const PASS: &str = "pass";
 
 impl FullPass {
     /// Emits what the phase wants.
@@ -64,6 +66,16 @@ impl FullPass {
             pass::scores(problem.layout, model.f64(weights), &batch, &mut Keep(&mut kept));
             cells.insert(name.to_string(), Values::F64(kept));
         }
+        // The evaluation that is to come has not been made with these.
+        cells.insert(PASS.to_string(), Values::I64(vec![counters.passes - 1]));
+    }
+
+    /// Scores are what rows and weights make them; a range of Sandblaster's history is in no other place.
+    pub(crate) fn rebuilds(&self) -> Rebuilds {
+        match self.method {
+            Method::Sandblaster => Rebuilds::Nearly,
+            _ => Rebuilds::Exactly,
+        }
     }
 
     /// Whether scores are of use between steps.
@@ -92,6 +104,7 @@ impl FullPass {
             });
             if self.remembers() {
                 cells.insert(SCORES.to_string(), Values::F64(kept));
+                cells.insert(PASS.to_string(), Values::I64(vec![counters.passes]));
             }
             losses.add(slice.shard, &[loss]);
             gradients.add(slice.shard, &gradient);
@@ -178,14 +191,16 @@ impl Walk<'_> {
     }
 }
 
-/// Room for the scores of a shard's rows; those of the point that was just accepted become the base.
+/// Room for the scores of a shard's rows; those of the point that was just accepted become the base, once: a step may be
+/// begun again.
 fn room(cells: &mut Cells, slice: &Slice, problem: &Problem, counters: &Counters) -> Vec<f64> {
     let len = slice.len() * problem.layout.scores;
     let mut kept = match cells.remove(SCORES) {
         Some(Values::F64(kept)) if kept.len() == len => kept,
         _ => vec![0.0; len],
     };
-    if counters.arrived {
+    let begun = cells.get(PASS) == Some(&Values::I64(vec![counters.passes]));
+    if counters.arrived && !begun {
         let old = cells.insert(BASE.to_string(), Values::F64(kept));
         kept = match old {
             Some(Values::F64(old)) if old.len() == len => old,

@@ -25,6 +25,8 @@ const STEPS: &str = "history.steps";
 const CHANGES: &str = "history.changes";
 const POINT: &str = "history.point";
 const GRADIENT: &str = "history.gradient";
+/// Passes before the newest pair was stored: a step that is begun again finds it there.
+const STORED: &str = "history.stored";
 
 pub(super) fn init(model: &mut Model, pairs: usize) {
     let basis = 2 * pairs + 1;
@@ -56,11 +58,10 @@ pub(super) fn emit_dots(work: &mut Work<'_>, counters: &Counters) {
         let range = range(point.len(), slice.shard.0, counters.shards);
         let cells = work.memory.shard(slice.shard);
         let (point, gradient) = (&point[range.clone()], &gradient[range.clone()]);
-        for (name, before, now) in [(STEPS, POINT, point), (CHANGES, GRADIENT, gradient)] {
-            let last = std::mem::replace(numbers(cells, before), now.to_vec());
-            let stored = &mut numbers(cells, name)[slot * range.len()..][..range.len()];
-            let differences = now.iter().zip(&last).map(|(now, last)| now - last);
-            stored.iter_mut().zip(differences).for_each(|(stored, new)| *stored = new);
+        let stored = Values::I64(vec![counters.passes]);
+        if cells.get(STORED) != Some(&stored) {
+            store(cells, slot, point, gradient);
+            cells.insert(STORED.to_string(), stored);
         }
         let (steps, changes) = (numbers(cells, STEPS).clone(), numbers(cells, CHANGES));
         let basis: Vec<&[f64]> = (0..pairs)
@@ -77,6 +78,16 @@ pub(super) fn emit_dots(work: &mut Work<'_>, counters: &Counters) {
         collector.add(slice.shard, &dots);
     }
     work.outbox.emit(collector.block("dots"));
+}
+
+/// Puts the newest step and change of a range into their slot.
+fn store(cells: &mut Cells, slot: usize, point: &[f64], gradient: &[f64]) {
+    for (name, before, now) in [(STEPS, POINT, point), (CHANGES, GRADIENT, gradient)] {
+        let last = std::mem::replace(numbers(cells, before), now.to_vec());
+        let stored = &mut numbers(cells, name)[slot * now.len()..][..now.len()];
+        let differences = now.iter().zip(&last).map(|(now, last)| now - last);
+        stored.iter_mut().zip(differences).for_each(|(stored, new)| *stored = new);
+    }
 }
 
 /// Takes the dot products and finds the direction's shares by the two loops.

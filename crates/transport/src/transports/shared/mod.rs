@@ -31,7 +31,7 @@ use starlings_core::Entry;
 /// The catalogue's entry.
 pub(super) const ENTRY: Entry<TransportKind> = Entry {
     name: "shared",
-    summary: "shared memory between workers of one host, for sums; links carry the rest",
+    summary: "Shared memory between workers of one host, for sums; links carry the rest",
     reference: "Graham and Shipman, MPI Support for Multi-core Architectures: Optimized Shared Memory Collectives, EuroPVM/MPI 2008",
     params: &[],
     gives: &[],

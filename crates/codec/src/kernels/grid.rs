@@ -1,0 +1,120 @@
+//! Fixed point: floats as whole multiples of a power of two, which add up to the same bits in every order. Numbers change
+//! where they lie, for fresh memory costs more than the arithmetic.
+
+use pulp::Arch;
+
+/// Added to a number below 2^51 it leaves the nearest whole number, ties to even, in the last bits.
+const ROUNDER: f64 = 6_755_399_441_055_744.0; // 1.5 · 2^52
+
+/// The largest size among some numbers; `None` where one of them is not finite.
+#[must_use]
+pub fn largest_size(values: &[f64]) -> Option<f64> {
+    Arch::new().dispatch(|| {
+        // Eight lanes of comparisons and sums; NaN and infinity spoil the sum of zeros.
+        let (mut largest, mut zeros) = ([0.0f64; 8], [0.0f64; 8]);
+        let (eights, rest) = values.as_chunks::<8>();
+        for eight in eights {
+            for lane in 0..8 {
+                let size = eight[lane].abs();
+                largest[lane] = if size > largest[lane] { size } else { largest[lane] };
+                zeros[lane] += eight[lane] * 0.0;
+            }
+        }
+        for &value in rest {
+            largest[0] = largest[0].max(value.abs());
+            zeros[0] += value * 0.0;
+        }
+        let finite = zeros.iter().all(|zero| *zero == 0.0);
+        finite.then(|| largest.into_iter().fold(0.0, f64::max))
+    })
+}
+
+/// Puts the bits of floats onto the grid: x · scale, which must be below 2^51, to the nearest whole number.
+pub fn settle(bits: &mut [i64], scale: f64) {
+    Arch::new().dispatch(|| {
+        bits.iter_mut().for_each(|bits| *bits = rounded(f64::from_bits(*bits as u64) * scale));
+    });
+}
+
+/// Adds floats, put onto the grid, to numbers that are there already.
+pub fn settle_onto(sums: &mut [i64], values: &[f64], scale: f64) {
+    Arch::new().dispatch(|| {
+        let pairs = sums.iter_mut().zip(values);
+        pairs.for_each(|(sum, value)| *sum = sum.wrapping_add(rounded(value * scale)));
+    });
+}
+
+/// Numbers of the grid become the bits of floats again, times `scale`.
+pub fn lift(whole: &mut [i64], scale: f64) {
+    Arch::new().dispatch(|| {
+        whole.iter_mut().for_each(|whole| *whole = (wide(*whole) * scale).to_bits() as i64);
+    });
+}
+
+#[inline(always)]
+fn rounded(value: f64) -> i64 {
+    (value + ROUNDER).to_bits() as i64 - ROUNDER.to_bits() as i64
+}
+
+/// `whole as f64`, out of halves that vectors can convert: both are exact, so that only their sum rounds.
+#[inline(always)]
+fn wide(whole: i64) -> f64 {
+    const TWO_52: f64 = 4_503_599_627_370_496.0;
+    let upper = f64::from((whole >> 32) as i32) * 4_294_967_296.0;
+    let lower = f64::from_bits(u64::from(whole as u32) | TWO_52.to_bits()) - TWO_52;
+    upper + lower
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use starlings_core::Rng;
+
+    fn numbers(len: usize) -> Vec<f64> {
+        let mut rng = Rng::named(3, "grid", &[]);
+        (0..len).map(|_| rng.normal() * 1e9).collect()
+    }
+
+    #[test]
+    fn numbers_land_on_the_nearest_multiple_and_come_back() {
+        let values = numbers(37);
+        let mut bits: Vec<i64> = values.iter().map(|value| value.to_bits() as i64).collect();
+        settle(&mut bits, 8.0);
+        let nearest: Vec<i64> =
+            values.iter().map(|value| (value * 8.0).round_ties_even() as i64).collect();
+        assert_eq!(bits, nearest);
+        let mut twice = bits.clone();
+        settle_onto(&mut twice, &values, 8.0);
+        assert_eq!(twice, nearest.iter().map(|whole| 2 * whole).collect::<Vec<_>>());
+        lift(&mut bits, 0.125);
+        for (bits, whole) in bits.iter().zip(nearest) {
+            assert_eq!(f64::from_bits(*bits as u64), whole as f64 * 0.125);
+        }
+    }
+
+    #[test]
+    fn whole_numbers_become_the_nearest_floats_also_beyond_two_to_the_53() {
+        let mut rng = Rng::named(4, "grid", &[]);
+        let near_ties = [(1i64 << 53) + 1, (1 << 54) + 2, (1 << 62) - 1, -(1 << 62) + 257, -1, 0];
+        let drawn = (0..10_000).map(|_| rng.below(1 << 62) as i64 - (1 << 61));
+        for whole in near_ties.into_iter().chain(drawn) {
+            assert_eq!(wide(whole).to_bits(), (whole as f64).to_bits(), "{whole}");
+        }
+    }
+
+    #[test]
+    fn the_largest_size_is_found_in_every_lane_and_what_is_not_finite_shows() {
+        for len in [1, 7, 8, 9, 40] {
+            for at in 0..len {
+                let mut values = vec![0.5; len];
+                values[at] = -3.0;
+                assert_eq!(largest_size(&values), Some(3.0));
+                for broken in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
+                    values[at] = broken;
+                    assert_eq!(largest_size(&values), None);
+                }
+            }
+        }
+        assert_eq!(largest_size(&[]), Some(0.0));
+    }
+}

@@ -13,6 +13,10 @@ use starlings_nn::NETWORKS;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+/// What the binary has, too.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> Result<()> {
     let arguments: Vec<String> = std::env::args().collect();
     let [_, name, params, sizes @ ..] = &arguments[..] else { return Err(usage()) };

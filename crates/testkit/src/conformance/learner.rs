@@ -71,7 +71,7 @@ fn check_case(learner: &dyn Learner, case: &Case, tolerance: f64) -> Verdict {
     };
     workers_do_not_matter(learner, case, &alone, tolerance)?;
     runs_repeat(learner, case)?;
-    runs_resume(learner, case)?;
+    runs_resume(learner, case, tolerance)?;
     steps_can_be_taken_again(learner, case)?;
     predictions_have_the_promised_form(learner, case, &alone.model)?;
     the_graph_computes_the_predictions(learner, case, &alone.model, tolerance)?;
@@ -125,7 +125,7 @@ fn runs_repeat(learner: &dyn Learner, case: &Case) -> Verdict {
     Ok(())
 }
 
-fn runs_resume(learner: &dyn Learner, case: &Case) -> Verdict {
+fn runs_resume(learner: &dyn Learner, case: &Case, tolerance: f64) -> Verdict {
     let whole = train(learner, case, 2).map_err(|fault| fault.to_string())?;
     let cuts = [1, whole.steps / 2, whole.steps.saturating_sub(1)];
     for steps in cuts.into_iter().filter(|&steps| steps < whole.steps) {
@@ -141,7 +141,7 @@ fn runs_resume(learner: &dyn Learner, case: &Case) -> Verdict {
         let found = elsewhere.grade.objective;
         let off = (found - wanted).abs() / wanted.abs().max(1e-12);
         ensure!(
-            off <= 1e-9 && elsewhere.steps == whole.steps,
+            off <= tolerance && elsewhere.steps == whole.steps,
             "resumed after step {steps} on three workers {} steps end at {found}, on two {} at {wanted}",
             elsewhere.steps,
             whole.steps

@@ -3,6 +3,7 @@
 
 use crate::muon::{self, Muon};
 use crate::stage::{Care, Parameter};
+use pulp::Arch;
 use starlings_core::{Kind, Model, Params, Role, Tensor, Values};
 use starlings_learn::optimisers::adam::{Adam, Means};
 use starlings_learn::optimisers::momentum::Momentum;
@@ -140,9 +141,12 @@ impl Solver {
                 let mut room = Vec::with_capacity(CHUNK);
                 let mut finite = true;
                 let starts = range.clone().step_by(CHUNK).zip(sums.chunks(CHUNK));
+                let vectors = Arch::new();
                 for (start, sums) in starts {
                     let part = held.part(start..start + sums.len());
-                    finite &= self.chunk(part, sums, (decay, stride), &mut room);
+                    // The same operations on wider vectors: no bit depends on them.
+                    let room = &mut room;
+                    finite &= vectors.dispatch(|| self.chunk(part, sums, (decay, stride), room));
                 }
                 finite
             }
@@ -151,6 +155,7 @@ impl Solver {
         finite
     }
 
+    #[inline(always)]
     fn chunk(
         &self,
         part: Part<'_>,
@@ -265,6 +270,7 @@ pub(crate) fn f32s_mut<'a>(model: &'a mut Model, name: &str) -> &'a mut Vec<f32>
 }
 
 /// Whether every number is finite. Exponents are compared as integers: a sum of floats would be slower.
+#[inline(always)]
 pub(crate) fn all_finite(values: &[f32]) -> bool {
     const EXPONENT: u32 = 0x7f80_0000;
     values.iter().fold(0, |most, value| most.max(value.to_bits() & EXPONENT)) < EXPONENT

@@ -5,6 +5,7 @@
 use super::Real;
 
 /// One step on some weights with their gradient and the sum of squared gradients.
+#[inline(always)]
 pub fn step<T: Real>(
     (rate, epsilon): (f64, f64),
     weights: &mut [T],

@@ -26,6 +26,7 @@ pub struct Means<'a, T> {
 
 /// One step on some weights with their gradient. `count` is the number of steps that these weights have
 /// taken, this one included: it undoes the pull of the means towards their start at zero.
+#[inline(always)]
 pub fn step<T: Real>(
     options: Adam,
     count: i64,

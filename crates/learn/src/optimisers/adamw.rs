@@ -6,6 +6,7 @@ use super::adam::{self, Adam, Means};
 
 /// One step on some weights with their gradient. `decay` is λ, times the steps these weights have missed; `count` as
 /// for Adam.
+#[inline(always)]
 pub fn step<T: Real>(
     (options, decay): (Adam, f64),
     count: i64,

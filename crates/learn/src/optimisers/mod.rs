@@ -1,6 +1,6 @@
 //! Optimisers: pure functions on slices with explicit state, so that the state can live in the model and a
 //! server can step the rows it owns. Those that need nothing but slices work on f32 and f64 alike: linear models keep
-//! their weights as f64, networks as f32.
+//! their weights as f64, networks as f32. They are always inlined, so that callers can run them on wider vectors.
 
 pub mod adagrad;
 pub mod adam;
@@ -42,28 +42,34 @@ pub trait Real:
 }
 
 impl Real for f64 {
+    #[inline(always)]
     fn of(value: f64) -> f64 {
         value
     }
 
+    #[inline(always)]
     fn wide(self) -> f64 {
         self
     }
 
+    #[inline(always)]
     fn root(self) -> f64 {
         self.sqrt()
     }
 }
 
 impl Real for f32 {
+    #[inline(always)]
     fn of(value: f64) -> f32 {
         value as f32
     }
 
+    #[inline(always)]
     fn wide(self) -> f64 {
         f64::from(self)
     }
 
+    #[inline(always)]
     fn root(self) -> f32 {
         self.sqrt()
     }

@@ -13,6 +13,7 @@ pub struct Momentum {
 }
 
 /// One step on some weights with their gradient and velocity.
+#[inline(always)]
 pub fn step<T: Real>(options: Momentum, weights: &mut [T], gradient: &[T], velocity: &mut [T]) {
     let (rate, momentum) = (T::of(options.rate), T::of(options.momentum));
     for ((weight, &slope), speed) in weights.iter_mut().zip(gradient).zip(velocity) {

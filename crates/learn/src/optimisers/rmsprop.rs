@@ -15,6 +15,7 @@ pub struct RmsProp {
 }
 
 /// One step on some weights with their gradient and its mean square.
+#[inline(always)]
 pub fn step<T: Real>(options: RmsProp, weights: &mut [T], gradient: &[T], squares: &mut [T]) {
     let (rate, epsilon) = (T::of(options.rate), T::of(options.epsilon));
     let (keep, fresh) = (T::of(options.keep), T::of(1.0 - options.keep));

@@ -4,6 +4,7 @@
 use super::Real;
 
 /// One step on some weights with their gradient.
+#[inline(always)]
 pub fn step<T: Real>(rate: f64, weights: &mut [T], gradient: &[T]) {
     let rate = T::of(rate);
     for (weight, &slope) in weights.iter_mut().zip(gradient) {

@@ -205,7 +205,6 @@ fn objects_are_read_in_ranges_as_files_are() {
         "s3://data/folder/a.csv".to_string(),
         "s3://data/folder/".to_string(),
         "s3://data/folder/*.csv".to_string(),
-        format!("http://{}/data/folder/a.csv", server.address),
     ];
     for place in places {
         let spec = DataSpec::new(place);

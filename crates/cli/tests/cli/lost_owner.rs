@@ -163,7 +163,13 @@ fn newcomers_become_owners_of_a_running_job_and_leave_it_politely() {
     let folder = tempdir().unwrap();
     let launched =
         "launcher = 'flock'\nworkers = { min = 1, max = 3 }\nticket = 'starlings.ticket'";
-    let job = DIGITS.replace("launcher = 'processes'\nworkers = 3", launched);
+    // Steps of some milliseconds: the first worker must not be done before the others have come.
+    let rows = "synthetic://classification?rows=20000&features=200&seed=1";
+    let job = format!(
+        "[data]\ntrain = '{rows}'\n\
+        [learner]\nname = 'logistic-regression'\nsolver = 'momentum'\nlearning_rate = 0.001\n\
+        [train]\nepochs = 500\nbatch = 5000\nseed = 3\n[cluster]\n{launched}\ntopology = 'star'\n"
+    );
     std::fs::write(folder.path().join("job.toml"), &job).unwrap();
     let (_coordinator, address) = coordinator(folder.path(), &[]);
     let join =
@@ -180,6 +186,6 @@ fn newcomers_become_owners_of_a_running_job_and_leave_it_politely() {
     let ended = running.end();
     let told = [2, 3, 2].map(|workers| ("reweigh".to_string(), workers));
     assert_eq!(regroupings(&ended), told);
-    every_row_once(&ended, DIGITS_ROWS);
+    every_row_once(&ended, 500 * 20_000);
     steps_only_grow(&ended);
 }

@@ -85,7 +85,7 @@ const SETTINGS: &[(&str, &[&str])] = &[
              members = [{ name = 'logistic-regression' }, { name = 'naive-bayes' }]",
             "folds = 2\nmetric = 'mae'\nmembers = [{ name = 'ridge' }, \
              { name = 'decision-tree', criterion = 'variance', max_depth = 2 }]",
-            "folds = 2\nmembers = [{ name = 'adaboost', rounds = 2 }, { name = 'stacking', folds = 2, \
+            "folds = 3\nmembers = [{ name = 'adaboost', rounds = 2 }, { name = 'stacking', folds = 3, \
              members = [{ name = 'naive-bayes' }] }]",
         ],
     ),

@@ -25,11 +25,13 @@ fn no_example_is_forgotten_here() {
     names.retain(|name| name.ends_with(".toml"));
     names.sort();
     let tested = [
+        "autoencoder.toml",
         "adaboost.toml",
         "averaging.toml",
         "bagging.toml",
         "bisecting-k-means.toml",
         "boosted-stumps.toml",
+        "cnn.toml",
         "bucket.toml",
         "decision-tree.toml",
         "digits.toml",
@@ -52,6 +54,7 @@ fn no_example_is_forgotten_here() {
         "linear-svm.toml",
         "local-steps.toml",
         "mini-batch-k-means.toml",
+        "mlp.toml",
         "naive-bayes.toml",
         "parameter-server.toml",
         "perceptron.toml",
@@ -64,6 +67,7 @@ fn no_example_is_forgotten_here() {
         "ratings.toml",
         "reproducible.toml",
         "ridge.toml",
+        "rnn.toml",
         "scheduled-lasso.toml",
         "self-training.toml",
         "sorted.toml",
@@ -72,8 +76,10 @@ fn no_example_is_forgotten_here() {
         "streaming.toml",
         "survival-regression.toml",
         "topics.toml",
+        "transformer.toml",
         "truncated-svd.toml",
         "unequal-workers.toml",
+        "vae.toml",
         "validation.toml",
         "voting.toml",
     ];
@@ -318,4 +324,20 @@ fn a_rising_function_explains_some_of_the_target() {
 fn survival_times_are_fitted_as_they_were_made() {
     let report = runs("survival-regression", &[]);
     assert!(report["metrics"]["log_likelihood"].as_f64().unwrap() > -0.6, "{report}");
+}
+
+#[test]
+fn networks_read_digits() {
+    for (name, epochs, least) in
+        [("mlp", 15, 0.93), ("cnn", 4, 0.95), ("rnn", 6, 0.85), ("transformer", 6, 0.85)]
+    {
+        let report = runs(name, &[&format!("train.epochs={epochs}")]);
+        let accuracy = report["evaluation"]["accuracy"].as_f64().unwrap();
+        assert!(accuracy > least, "{name}: {accuracy}");
+    }
+    for name in ["autoencoder", "vae"] {
+        let (start, end) = (runs(name, &["train.epochs=1"]), runs(name, &["train.epochs=8"]));
+        let loss = |report: &serde_json::Value| report["metrics"]["loss"].as_f64().unwrap();
+        assert!(loss(&end) < 0.9 * loss(&start), "{name}: {} {}", loss(&start), loss(&end));
+    }
 }

@@ -1,0 +1,113 @@
+//! What flows from stage to stage: rows of numbers, of steps, or of images. A [`Form`] is the shape of one row, known
+//! before any row is seen, so that what does not fit is refused before the first step.
+
+use burn_tensor::Tensor;
+use std::fmt;
+
+/// The shape of one row.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Form {
+    /// So many numbers.
+    Flat(usize),
+    /// Steps one after another, each of so many numbers.
+    Sequence { steps: usize, width: usize },
+    /// Channels of a picture, each of height × width numbers.
+    Image { channels: usize, height: usize, width: usize },
+}
+
+impl Form {
+    /// How many numbers a row has.
+    pub(crate) fn len(self) -> usize {
+        match self {
+            Form::Flat(width) => width,
+            Form::Sequence { steps, width } => steps * width,
+            Form::Image { channels, height, width } => channels * height * width,
+        }
+    }
+}
+
+impl fmt::Display for Form {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Form::Flat(width) => write!(f, "{width} numbers"),
+            Form::Sequence { steps, width } => write!(f, "{steps} steps of {width} numbers"),
+            Form::Image { channels, height, width } => {
+                write!(f, "an image of {channels}×{height}×{width}")
+            }
+        }
+    }
+}
+
+/// Rows on their way.
+#[derive(Clone, Debug)]
+pub(crate) enum Flow {
+    /// rows × numbers.
+    Flat(Tensor<2>),
+    /// rows × steps × numbers.
+    Sequence(Tensor<3>),
+    /// rows × channels × height × width.
+    Image(Tensor<4>),
+}
+
+impl Flow {
+    /// Rows of numbers seen as rows of a form.
+    pub(crate) fn shaped(rows: Tensor<2>, form: Form) -> Flow {
+        let count = rows.dims()[0];
+        match form {
+            Form::Flat(_) => Flow::Flat(rows),
+            Form::Sequence { steps, width } => Flow::Sequence(rows.reshape([count, steps, width])),
+            Form::Image { channels, height, width } => {
+                Flow::Image(rows.reshape([count, channels, height, width]))
+            }
+        }
+    }
+
+    /// All numbers of a row one after another.
+    pub(crate) fn flat(self) -> Tensor<2> {
+        match self {
+            Flow::Flat(rows) => rows,
+            Flow::Sequence(rows) => {
+                let [count, steps, width] = rows.dims();
+                rows.reshape([count, steps * width])
+            }
+            Flow::Image(rows) => {
+                let [count, channels, height, width] = rows.dims();
+                rows.reshape([count, channels * height * width])
+            }
+        }
+    }
+
+    /// The images.
+    ///
+    /// # Panics
+    /// If it is something else: stages check forms when they are built.
+    pub(crate) fn image(self) -> Tensor<4> {
+        match self {
+            Flow::Image(rows) => rows,
+            _ => unreachable!("the stage was built for images"),
+        }
+    }
+
+    /// The sequences.
+    ///
+    /// # Panics
+    /// If it is something else: stages check forms when they are built.
+    pub(crate) fn sequence(self) -> Tensor<3> {
+        match self {
+            Flow::Sequence(rows) => rows,
+            _ => unreachable!("the stage was built for sequences"),
+        }
+    }
+}
+
+/// Does the same to each number, whatever the form.
+macro_rules! each_number {
+    ($flow:expr, $rows:ident => $body:expr) => {
+        match $flow {
+            Flow::Flat($rows) => Flow::Flat($body),
+            Flow::Sequence($rows) => Flow::Sequence($body),
+            Flow::Image($rows) => Flow::Image($body),
+        }
+    };
+}
+pub(crate) use each_number;

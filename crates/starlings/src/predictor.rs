@@ -112,6 +112,14 @@ impl Predictor {
         Ok(Arc::new(load_with(data, &schema, &self.intake)?))
     }
 
+    /// The rows of a data set with their labels.
+    ///
+    /// # Errors
+    /// When the data cannot be read, does not fit the model or has no labels that are needed.
+    pub(crate) fn labelled_rows(&self, data: &DataSpec) -> Result<Arc<Table>> {
+        Ok(Arc::new(load_with(data, &self.schema, &self.intake)?))
+    }
+
     /// Predicts rows that are read already.
     ///
     /// # Errors

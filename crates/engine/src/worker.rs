@@ -49,7 +49,7 @@ fn walk(desk: &mut Desk) -> Result<()> {
 
 /// One step.
 fn take(desk: &mut Desk, step: Step, outbox: &mut Outbox) -> Result<()> {
-    let (moments, place, by_shard) = (desk.moments, desk.place, desk.by_shard);
+    let (moments, by_shard) = (desk.moments, desk.by_shard);
     let Desk {
         learner,
         exchange,
@@ -66,6 +66,7 @@ fn take(desk: &mut Desk, step: Step, outbox: &mut Outbox) -> Result<()> {
         keeper,
         redeal,
         stop,
+        place,
         ..
     } = desk;
 
@@ -105,6 +106,7 @@ fn take(desk: &mut Desk, step: Step, outbox: &mut Outbox) -> Result<()> {
         let wires = &mut **wires;
         outbox.attach(exchange.stream(&moment));
         let (batch, outbox) = (&batch, &mut *outbox);
+        let place = place.clone();
         let mut work = Work { moment, place, model, batch, memory, wires, outbox };
         learner.contribute(&mut work).map_err(|f| clock.during(facts.name(f)))?;
         contributions.push(outbox.take());

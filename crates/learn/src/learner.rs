@@ -7,7 +7,7 @@
 //! (keyed by shard of rows). The learner itself is immutable.
 
 use crate::{Branch, Importance, Memory, Outbox, Wires};
-use starlings_core::{Ability, Fault, Graph, Model, Result, Rng, Shard, Step, Update};
+use starlings_core::{Ability, Fault, Graph, Model, Result, Rng, Shard, Step, Turn, Update};
 use starlings_data::{Batch, Encoding, LabelNeed, Schema, Slice};
 use std::collections::BTreeMap;
 
@@ -69,17 +69,27 @@ impl Facts {
 }
 
 /// Which part of the model this worker has. Everything, unless the plan cuts the model into stages.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Place {
     /// This stage, from 0.
     pub stage: u32,
     /// How many stages.
     pub stages: u32,
+    /// How many layers each stage has, where the job says so; empty lets the learner cut.
+    pub layers: Vec<u32>,
+    /// What this stage does with its micro-batches, in order; empty where the model is whole.
+    pub turns: Vec<Turn>,
 }
 
 impl Place {
     /// The whole model in one place.
-    pub const WHOLE: Place = Place { stage: 0, stages: 1 };
+    pub const WHOLE: Place = Place { stage: 0, stages: 1, layers: Vec::new(), turns: Vec::new() };
+
+    /// A stage of several, without layers or turns of its own.
+    #[must_use]
+    pub fn stage(stage: u32, stages: u32) -> Place {
+        Place { stage, stages, ..Place::WHOLE }
+    }
 }
 
 /// The moment of a step. Randomness derives from it and the shard, never from a rank.

@@ -3,6 +3,8 @@
 //! one block a parameter, the last layer's first; `apply` divides the sums and takes the optimiser's step. Under a barrier
 //! with exact sums the model is, to rounding, the one that one worker would have made of the same global batch.
 
+use crate::chain::{self, Link, Source};
+use crate::cut;
 use crate::flow::{Flow, Form};
 use crate::goal::{Goal, SUMS, Told};
 use crate::pass::{Lesson, Pass, Share, Weights, numbers, tensor};
@@ -10,14 +12,17 @@ use crate::recipe::Recipe;
 use crate::solver::{Stride, all_finite, f32s_mut};
 use crate::stack::Stack;
 use crate::stage::{Care, Parameter};
+use crate::staged::Staged;
+use crate::sums::{Emission, Sums};
 use starlings_core::{
     Ability, Block, Body, FEATURES, Fault, Graph, Model, Op, Result, Rng, Role, Rows, Tensor,
     Update, Values,
 };
 use starlings_data::{Batch, LabelNeed, Row, Schema, Slice};
 use starlings_learn::{
-    Appetite, Facts, Grade, Learner, Moment, Outcome, Place, Task, Work, refusals,
+    Appetite, Facts, Grade, Learner, Moment, Outbox, Outcome, Place, Task, Work, refusals,
 };
+use std::ops::Range;
 
 /// Features, outputs, steps of the job, steps of a pass.
 const SIZES: &str = "network";
@@ -28,7 +33,9 @@ const LOSS: &str = "loss";
 /// How many rows tracked means are of.
 const COUNT: &str = "rows";
 /// Rows that answer at once.
-const ANSWERED: usize = 256;
+pub(crate) const ANSWERED: usize = 256;
+/// What networks give unless their parameters take it away.
+pub(crate) const GIVES: &[Ability] = &[Ability::RowWise, Ability::LocalSteps, Ability::StagedModel];
 /// How much of a tracked mean a step replaces, as in PyTorch.
 const FRESH: f32 = 0.1;
 
@@ -63,7 +70,7 @@ pub(crate) enum Answer {
 /// A network as a learner.
 pub(crate) struct Network {
     design: Box<dyn Design>,
-    goal: Goal,
+    pub(crate) goal: Goal,
     recipe: Recipe,
     /// Whether stages track means besides their gradients.
     tracks: bool,
@@ -97,15 +104,13 @@ impl Network {
     }
 
     /// The rows of some slices that count, and whose they are.
-    fn told(&self, batch: &Batch<'_>, slices: &[Slice]) -> (Told, Vec<Share>) {
+    fn told(&self, batch: &Batch<'_>, slices: &[Slice], inputs: bool) -> (Told, Vec<Share>) {
         let mut told = Told::default();
         let mut shares = Vec::with_capacity(slices.len());
         for slice in slices {
             let before = told.weights.len();
             for row in slice.rows().filter(|&row| batch.table.weight(row) > 0.0) {
-                append(batch.table.row(row), batch.table.width(), &mut told.inputs);
-                told.labels.push(batch.table.labels.get(row).copied().unwrap_or_default());
-                told.weights.push(batch.table.weight(row) as f32);
+                told.push(batch.table, row, inputs);
             }
             let rows = told.weights.len() - before;
             if rows > 0 {
@@ -122,10 +127,7 @@ impl Network {
         inputs: Vec<f32>,
         pass: &mut Pass<'_>,
     ) -> burn_tensor::Tensor<2> {
-        let width = stack.input().len();
-        let rows = inputs.len() / width;
-        let flow = Flow::shaped(tensor(inputs, [rows, width]), stack.input());
-        stack.forward(flow, pass).flat()
+        stack.forward(shaped(stack, inputs), pass).flat()
     }
 
     /// What `predict` gives for rows.
@@ -134,10 +136,7 @@ impl Network {
         match self.design.answer() {
             Answer::Output => self.goal.answer(self.outputs_of(stack, inputs, &mut pass)),
             Answer::Code(layers) => {
-                let rows = inputs.len() / stack.input().len();
-                let flow = tensor(inputs, [rows, stack.input().len()]);
-                let flow = Flow::shaped(flow, stack.input());
-                numbers(stack.forward_through(flow, &mut pass, layers).flat())
+                numbers(stack.forward_through(shaped(stack, inputs), &mut pass, layers).flat())
             }
             Answer::Error => {
                 let width = stack.input().len();
@@ -148,21 +147,17 @@ impl Network {
         }
     }
 
-    /// Runs some slices forth and back, and adds to the sums.
-    fn learn(
-        &self,
-        work: &Work<'_>,
-        slices: &[Slice],
-        known: &Known<'_>,
-        sums: &mut Sums,
-    ) -> Result<()> {
-        let (mut told, shares) = self.told(work.batch, slices);
+    /// The rows of some slices that count, as they go in. `None`: there are none.
+    fn read(&self, batch: &Batch<'_>, slices: &[Slice], place: &Place) -> Result<Option<Lecture>> {
+        let is_last = place.stage + 1 == place.stages;
+        let wanted = place.stage == 0 || (is_last && self.goal.reads_inputs());
+        let (mut told, shares) = self.told(batch, slices, wanted);
         if shares.is_empty() {
-            return Ok(());
+            return Ok(None);
         }
         // Looked for here: a function such as relu may hide it from the loss.
         if !all_finite(&told.inputs) {
-            let bad = refusals::find_number(work.batch, "which is not finite", f32::is_finite);
+            let bad = refusals::find_number(batch, "which is not finite", f32::is_finite);
             let fault = bad.unwrap_or_else(|| Fault::caller("a feature is not finite"));
             return Err(fault.hint("leave such rows out, or fill the number in"));
         }
@@ -170,29 +165,38 @@ impl Network {
             true => told.inputs.clone(),
             false => std::mem::take(&mut told.inputs),
         };
-        let weights = told.weights.clone();
-        let lesson = Lesson { moment: work.moment, shares, weights };
-        let mut pass = Pass::learning(known.weights, lesson);
-        let outputs = self.outputs_of(known.stack, inputs, &mut pass);
-        let mut loss = self.goal.loss(outputs, &told);
-        if let Some(penalty) = pass.penalty.take() {
-            loss = loss + penalty;
+        Ok(Some(Lecture { inputs, told, shares }))
+    }
+
+    /// Runs some rows forth and back, link by link, and adds to the sums. Each link that is complete is told.
+    fn learn(
+        &self,
+        lecture: Lecture,
+        (moment, known): (Moment, &Known<'_>),
+        sums: &mut Sums,
+        mut complete: impl FnMut(&mut Sums),
+    ) {
+        let Lecture { inputs, told, shares } = lecture;
+        let mut pass = Pass::learning(known.weights, Lesson::of(moment, shares, &told.weights));
+        let mut flow = shaped(known.stack, inputs);
+        let mut links = Vec::with_capacity(known.links.len());
+        for (index, stages) in known.links.iter().enumerate() {
+            let link = Link::forward((known.stack, stages.clone()), flow, index > 0, &mut pass);
+            flow = link.output();
+            sums.loss += link.penalty();
+            links.push((stages.clone(), link));
         }
-        sums.loss += f64::from(loss.clone().into_scalar::<f32>());
-        sums.weight += told.weights.iter().map(|&weight| f64::from(weight)).sum::<f64>();
-        sums.rows += told.weights.len() as f64;
-        let mut gradients = loss.backward();
-        for (parameter, sum) in known.parameters.iter().zip(&mut sums.blocks) {
-            let part = match parameter.care {
-                Care::Tracked => pass.tracked.remove(&parameter.name).unwrap_or_default(),
-                _ => known.weights.gradient(parameter, &mut gradients),
-            };
-            match sum.is_empty() {
-                true => *sum = part,
-                false => sum.iter_mut().zip(part).for_each(|(sum, part)| *sum += part),
-            }
+        let loss = self.goal.loss(flow.flat(), &told);
+        sums.count(&told, f64::from(loss.clone().into_scalar::<f32>()));
+        let mut source = Some(Source::Loss(loss));
+        while let Some((stages, link)) = links.pop() {
+            let back = source.take().and_then(|source| link.backward(source));
+            let (gradients, below) = back.map_or((None, None), |(own, below)| (Some(own), below));
+            let mine = (known.parameters, known.stack.parameters_of(stages));
+            sums.add(mine, (known.weights, &mut pass), gradients);
+            complete(sums);
+            source = below.map(Source::Above);
         }
-        Ok(())
     }
 
     /// The rate of a step and what sums of gradients are multiplied by.
@@ -237,15 +241,18 @@ struct Known<'a> {
     stack: &'a Stack,
     parameters: &'a [Parameter],
     weights: &'a Weights,
+    /// Stages whose gradients are computed together, the lowest first.
+    links: &'a [Range<usize>],
 }
 
-/// What a worker contributes to a step.
-struct Sums {
-    loss: f64,
-    weight: f64,
-    rows: f64,
-    /// One for each parameter; empty until rows have been seen.
-    blocks: Vec<Vec<f32>>,
+/// Rows on their way into a network that learns.
+pub(crate) struct Lecture {
+    /// What goes in; empty on a stage that has others before it.
+    pub(crate) inputs: Vec<f32>,
+    /// What is known of the rows.
+    pub(crate) told: Told,
+    /// Whose they are.
+    pub(crate) shares: Vec<Share>,
 }
 
 /// What a model says about its network.
@@ -287,20 +294,20 @@ impl Learner for Network {
     fn gives(&self) -> &'static [Ability] {
         let by_row = self.recipe.solver.is_row_wise() && self.recipe.clip_norm == 0.0;
         match (self.recipe.patience, by_row && !self.tracks) {
-            (0, true) => &[Ability::RowWise, Ability::LocalSteps],
-            (0, false) => &[Ability::LocalSteps],
-            _ => &[],
+            (0, true) => GIVES,
+            (0, false) => &[Ability::LocalSteps, Ability::StagedModel],
+            _ => &[Ability::StagedModel],
         }
     }
 
     fn requires(&self) -> &'static [Ability] {
         match self.recipe.patience {
-            0 => &[Ability::WholeModel],
-            _ => &[Ability::WholeModel, Ability::Sum, Ability::Barrier],
+            0 => &[],
+            _ => &[Ability::Sum, Ability::Barrier],
         }
     }
 
-    fn init(&self, facts: &Facts, _: Place) -> Result<Model> {
+    fn init(&self, facts: &Facts, place: Place) -> Result<Model> {
         if facts.rows == 0 {
             return Err(Fault::caller("there are no rows to learn from"));
         }
@@ -314,13 +321,19 @@ impl Learner for Network {
         };
         let (features, outputs) = (facts.schema.features, self.goal.outputs(&facts.schema)?);
         let stack = self.stack(Sizes { features, outputs, steps })?;
+        self.check_place(facts, &place)?;
+        let mine = stack.parameters_of(cut::section(&stack, &place)?);
         let mut model = Model::new();
         let sizes = [features as i64, outputs as i64, i64::try_from(steps).unwrap_or(i64::MAX)];
         model.set(
             SIZES,
             Tensor { shape: vec![3], values: Values::I64(sizes.to_vec()), role: Role::Weight },
         );
+        // A parameter's numbers do not depend on who has the others.
         for (index, parameter) in stack.parameters().iter().enumerate() {
+            if !mine.contains(&index) {
+                continue;
+            }
             let mut rng = Rng::named(facts.seed, "network", &[index as u64]);
             let values = Values::F32(parameter.start.draw(parameter.len(), &mut rng));
             let shape = parameter.shape.clone();
@@ -338,26 +351,41 @@ impl Learner for Network {
         let (sizes, stack) = self.stack_of(work.model)?;
         self.check(sizes, work.batch)?;
         let parameters = stack.parameters();
-        let blocks = vec![Vec::new(); parameters.len()];
-        let mut sums = Sums { loss: 0.0, weight: 0.0, rows: 0.0, blocks };
-        if !work.batch.is_empty() {
-            let weights = Weights::of(work.model, &parameters, true);
-            let known = Known { stack: &stack, parameters: &parameters, weights: &weights };
-            // Parts are whole shards: masks and ghost batches do not depend on how many there are.
-            let size = work.batch.slices.len().div_ceil(self.recipe.parts.max(1)).max(1);
-            for slices in work.batch.slices.chunks(size) {
-                self.learn(work, slices, &known, &mut sums)?;
-            }
+        let mut sums = Sums::new(parameters.len());
+        if work.place.stages > 1 {
+            self.contribute_stage(work, (&stack, &parameters), &mut sums)?;
+            self.emit_counts(work.outbox, &sums);
+            return Ok(());
         }
-        for (parameter, mut sum) in parameters.iter().zip(sums.blocks).rev() {
-            sum.resize(parameter.len(), 0.0);
-            let body = Body::Dense(Values::F32(sum));
-            work.outbox.emit(Block { name: parameter.name.clone(), body });
+        // Links cost a little, and only help what leaves early.
+        let links = if work.outbox.streams() { chain::links(&stack) } else { vec![0..stack.len()] };
+        let mut emission = Emission {
+            parameters: &parameters,
+            links: links.iter().map(|stages| stack.parameters_of(stages.clone())).collect(),
+            outbox: work.outbox,
+        };
+        let weights = match work.batch.is_empty() {
+            true => Weights::none(),
+            false => Weights::of(work.model, &parameters, true),
+        };
+        let (parameters, weights) = (&parameters[..], &weights);
+        let known = Known { stack: &stack, parameters, weights, links: &links };
+        // Parts are whole shards: masks and ghost batches do not depend on how many there are.
+        let size = work.batch.slices.len().div_ceil(self.recipe.parts.max(1)).max(1);
+        let mut parts = work.batch.slices.chunks(size).peekable();
+        while let Some(slices) = parts.next() {
+            let Some(lecture) = self.read(work.batch, slices, &work.place)? else { continue };
+            let is_last = parts.peek().is_none();
+            self.learn(lecture, (work.moment, &known), &mut sums, |sums| {
+                if is_last {
+                    emission.emit(sums);
+                }
+            });
         }
-        if self.tracks {
-            work.outbox.emit(Block::dense(COUNT, vec![sums.rows]));
+        while !emission.links.is_empty() {
+            emission.emit(&mut sums);
         }
-        work.outbox.emit(Block::dense(LOSS, vec![sums.loss, sums.weight]));
+        self.emit_counts(work.outbox, &sums);
         Ok(())
     }
 
@@ -396,18 +424,15 @@ impl Learner for Network {
     fn score(&self, work: &mut Work<'_>) -> Result<Vec<f64>> {
         let (sizes, stack) = self.stack_of(work.model)?;
         self.check(sizes, work.batch)?;
+        if work.place.stages > 1 {
+            return self.score_stage(work, &stack);
+        }
         let weights = Weights::of(work.model, &stack.parameters(), false);
         let mut sums = vec![0.0; SUMS];
         let rows: Vec<usize> =
             work.batch.rows().filter(|&row| work.batch.table.weight(row) > 0.0).collect();
         for rows in rows.chunks(ANSWERED) {
-            let table = work.batch.table;
-            let mut told = Told::default();
-            for &row in rows {
-                append(table.row(row), table.width(), &mut told.inputs);
-                told.labels.push(table.labels.get(row).copied().unwrap_or_default());
-                told.weights.push(table.weight(row) as f32);
-            }
+            let told = Told::of(work.batch.table, rows);
             let outputs =
                 self.outputs_of(&stack, told.inputs.clone(), &mut Pass::answering(&weights));
             self.goal.tally(outputs, &told, &mut sums);
@@ -472,6 +497,76 @@ impl Learner for Network {
 }
 
 impl Network {
+    /// This stage's part of a step.
+    fn contribute_stage(
+        &self,
+        work: &mut Work<'_>,
+        (stack, parameters): (&Stack, &[Parameter]),
+        sums: &mut Sums,
+    ) -> Result<()> {
+        let layers = cut::section(stack, &work.place)?;
+        let mine = stack.parameters_of(layers.clone());
+        let weights = Weights::of(work.model, &parameters[mine.clone()], true);
+        let turns = work.place.turns.iter().map(|turn| turn.micro_batch() as usize + 1);
+        let size = work.batch.slices.len().div_ceil(turns.max().unwrap_or(1)).max(1);
+        let parts = work.batch.slices.chunks(size);
+        let micro_batches: Vec<Option<Lecture>> = parts
+            .map(|slices| self.read(work.batch, slices, &work.place))
+            .collect::<Result<_>>()?;
+        let (network, weights, place) = (self, &weights, &work.place);
+        let staged = Staged { network, stack, parameters, weights, layers, place };
+        staged.step(micro_batches, work.moment, work.wires, sums)?;
+        let links = vec![mine];
+        Emission { parameters, links, outbox: work.outbox }.emit(sums);
+        Ok(())
+    }
+
+    fn score_stage(&self, work: &mut Work<'_>, stack: &Stack) -> Result<Vec<f64>> {
+        let layers = cut::section(stack, &work.place)?;
+        let parameters = stack.parameters();
+        let mine = &parameters[stack.parameters_of(layers.clone())];
+        let weights = &Weights::of(work.model, mine, false);
+        let (network, parameters, place) = (self, &parameters[..], &work.place);
+        let staged = Staged { network, stack, parameters, weights, layers, place };
+        staged.score(work.batch, work.wires)
+    }
+
+    fn emit_counts(&self, outbox: &mut Outbox, sums: &Sums) {
+        if self.tracks {
+            outbox.emit(Block::dense(COUNT, vec![sums.rows]));
+        }
+        outbox.emit(Block::dense(LOSS, vec![sums.loss, sums.weight]));
+    }
+
+    /// What only a whole model can do.
+    fn check_place(&self, facts: &Facts, place: &Place) -> Result<()> {
+        if place.stages == 1 {
+            return Ok(());
+        }
+        let refuse = |what: &str, hint: &str| Err(Fault::caller(what.to_string()).hint(hint));
+        if self.recipe.clip_norm > 0.0 {
+            return refuse(
+                "clip_norm is the length of the gradient of all layers, and a stage has but its own",
+                "leave out clip_norm, or choose plan = \"data-parallel\"",
+            );
+        }
+        if self.recipe.parts > 1 {
+            return refuse(
+                "the rows of a pipeline are cut by its micro-batches, not by accumulate",
+                "leave out accumulate, and set micro_batches in [cluster] plan",
+            );
+        }
+        let micro_batches = place.turns.iter().map(|turn| turn.micro_batch() + 1).max();
+        match micro_batches {
+            Some(count) if count > facts.shards => Err(Fault::caller(format!(
+                "{count} micro-batches cannot be made of {} shards",
+                facts.shards
+            ))
+            .hint(format!("raise `train.shards` to at least {count}, or use fewer micro-batches"))),
+            _ => Ok(()),
+        }
+    }
+
     fn diverged(&self, what: &str, moment: &Moment) -> Fault {
         let rate = self.recipe.solver.rate;
         Fault::caller(format!("training diverged: {what} at {}", moment.step)).hint(format!(
@@ -480,7 +575,14 @@ impl Network {
     }
 }
 
-fn append(row: Row<'_>, width: usize, into: &mut Vec<f32>) {
+/// Rows of numbers in the form that a network takes.
+pub(crate) fn shaped(stack: &Stack, inputs: Vec<f32>) -> Flow {
+    let width = stack.input().len();
+    let rows = inputs.len() / width;
+    Flow::shaped(tensor(inputs, [rows, width]), stack.input())
+}
+
+pub(crate) fn append(row: Row<'_>, width: usize, into: &mut Vec<f32>) {
     match row {
         Row::Dense(values) => into.extend_from_slice(values),
         Row::Sparse(columns, values) => {

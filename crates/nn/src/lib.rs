@@ -5,6 +5,8 @@
 //! Burn gives tensors and gradients. Weights, masks and noise are drawn from the job's own generators, and a worker
 //! computes on one thread, so that the same seed gives the same bits.
 
+mod chain;
+mod cut;
 mod flow;
 mod goal;
 mod layers;
@@ -17,6 +19,8 @@ mod schedule;
 mod solver;
 mod stack;
 mod stage;
+mod staged;
+mod sums;
 
 pub use layers::{Layer, layers};
 pub use networks::NETWORKS;

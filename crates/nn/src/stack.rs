@@ -6,6 +6,7 @@ use crate::layers::{self, Site};
 use crate::pass::Pass;
 use crate::stage::{Parameter, Stage};
 use starlings_core::{Graph, Model, Result};
+use std::ops::Range;
 
 /// Stages one after another.
 pub(crate) struct Stack {
@@ -59,7 +60,40 @@ impl Stack {
 
     /// Runs rows through the first so many stages.
     pub(crate) fn forward_through(&self, input: Flow, pass: &mut Pass<'_>, count: usize) -> Flow {
-        self.stages.iter().take(count).fold(input, |flow, stage| stage.forward(flow, pass))
+        self.forward_between(input, pass, 0..count)
+    }
+
+    /// Runs rows through some stages.
+    pub(crate) fn forward_between(
+        &self,
+        input: Flow,
+        pass: &mut Pass<'_>,
+        stages: Range<usize>,
+    ) -> Flow {
+        self.stages[stages].iter().fold(input, |flow, stage| stage.forward(flow, pass))
+    }
+
+    /// How many numbers the parameters of each stage have.
+    pub(crate) fn numbers(&self) -> Vec<usize> {
+        let of = |stage: &Box<dyn Stage>| stage.parameters().iter().map(Parameter::len).sum();
+        self.stages.iter().map(of).collect()
+    }
+
+    /// What each stage costs for a row.
+    pub(crate) fn costs(&self) -> Vec<u64> {
+        self.stages.iter().map(|stage| stage.cost()).collect()
+    }
+
+    /// The lines that it was made from.
+    pub(crate) fn lines(&self) -> &[String] {
+        &self.lines
+    }
+
+    /// Which of all parameters are those of some stages.
+    pub(crate) fn parameters_of(&self, stages: Range<usize>) -> Range<usize> {
+        let before =
+            |end: usize| self.stages[..end].iter().map(|stage| stage.parameters().len()).sum();
+        before(stages.start)..before(stages.end)
     }
 
     /// The form of rows after so many stages.

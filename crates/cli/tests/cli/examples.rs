@@ -43,6 +43,7 @@ fn no_example_is_forgotten_here() {
         "gossip.toml",
         "gradient-boosting.toml",
         "grouped.toml",
+        "hybrid.toml",
         "isolation-forest.toml",
         "isotonic-regression.toml",
         "k-means.toml",
@@ -58,7 +59,9 @@ fn no_example_is_forgotten_here() {
         "naive-bayes.toml",
         "parameter-server.toml",
         "perceptron.toml",
+        "pipeline.toml",
         "pipelined-perceptron.toml",
+        "placed.toml",
         "power-iteration-clustering.toml",
         "prepared.toml",
         "principal-components.toml",
@@ -218,6 +221,15 @@ fn a_pipeline_learns_digits() {
     let report = runs("pipelined-perceptron", &[]);
     assert_eq!(report["plan"], "pipeline");
     assert!(report["evaluation"]["accuracy"].as_f64().unwrap() > 0.85, "{report}");
+}
+
+#[test]
+fn networks_in_stages_learn_digits() {
+    for (name, plan) in [("pipeline", "pipeline"), ("hybrid", "hybrid"), ("placed", "pipeline")] {
+        let report = runs(name, &[]);
+        assert_eq!(report["plan"], plan);
+        assert!(accuracy(&report) > 0.93, "{report}");
+    }
 }
 
 #[test]

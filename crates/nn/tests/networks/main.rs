@@ -5,6 +5,8 @@
 
 mod differences;
 mod laws;
+mod links;
+mod pipeline;
 mod references;
 mod refusals;
 mod training;

@@ -1,6 +1,7 @@
 //! The catalogue of plans: one file each, two lines here.
 
 mod data;
+mod hybrid;
 mod pipeline;
 
 use crate::Plan;
@@ -10,4 +11,4 @@ use starlings_core::{Entry, Params, Result};
 pub type BuildPlan = fn(&Params) -> Result<Box<dyn Plan>>;
 
 /// All plans.
-pub static PLANS: &[Entry<BuildPlan>] = &[data::ENTRY, pipeline::ENTRY];
+pub static PLANS: &[Entry<BuildPlan>] = &[data::ENTRY, pipeline::ENTRY, hybrid::ENTRY];

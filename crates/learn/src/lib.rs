@@ -13,6 +13,8 @@ mod margin;
 mod memory;
 pub mod metrics;
 pub mod optimisers;
+pub mod onnx;
+mod optimisers;
 mod outbox;
 mod portrait;
 mod projection;

@@ -57,6 +57,7 @@ fn no_example_is_forgotten_here() {
         "mini-batch-k-means.toml",
         "mlp.toml",
         "naive-bayes.toml",
+        "other-library.toml",
         "parameter-server.toml",
         "perceptron.toml",
         "pipeline.toml",
@@ -177,7 +178,7 @@ fn ensembles_are_better_than_their_members() {
     let bags = runs("bagging", &[]);
     assert!(accuracy(&bags) > tree + 0.03, "{bags}");
     assert!(bags["metrics"]["out_of_bag_accuracy"].as_f64().unwrap() > 0.8, "{bags}");
-    for name in ["adaboost", "voting", "stacking"] {
+    for name in ["adaboost", "voting", "stacking", "other-library"] {
         let report = runs(name, &[]);
         assert!(accuracy(&report) > tree + 0.05, "{name}: {report}");
     }

@@ -103,11 +103,9 @@ fn take(desk: &mut Desk, step: Step, outbox: &mut Outbox) -> Result<()> {
     failpoint!("before-contribute");
     let mut contributions = Vec::new();
     for batch in by_shard.parts(&batch) {
-        let wires = &mut **wires;
         outbox.attach(exchange.stream(&moment));
-        let (batch, outbox) = (&batch, &mut *outbox);
-        let place = place.clone();
-        let mut work = Work { moment, place, model, batch, memory, wires, outbox };
+        let (wires, outbox, place) = (&mut **wires, &mut *outbox, place.clone());
+        let mut work = Work { moment, place, model, batch: &batch, memory, wires, outbox };
         learner.contribute(&mut work).map_err(|f| clock.during(facts.name(f)))?;
         contributions.push(outbox.take());
     }

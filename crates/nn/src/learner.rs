@@ -358,7 +358,11 @@ impl Learner for Network {
             return Ok(());
         }
         // Links cost a little, and only help what leaves early.
-        let links = if work.outbox.streams() { chain::links(&stack) } else { vec![0..stack.len()] };
+        let links = if work.outbox.streams() {
+            chain::links(&stack)
+        } else {
+            std::iter::once(0..stack.len()).collect()
+        };
         let mut emission = Emission {
             parameters: &parameters,
             links: links.iter().map(|stages| stack.parameters_of(stages.clone())).collect(),

@@ -75,8 +75,8 @@ impl Stack {
 
     /// How many numbers the parameters of each stage have.
     pub(crate) fn numbers(&self) -> Vec<usize> {
-        let of = |stage: &Box<dyn Stage>| stage.parameters().iter().map(Parameter::len).sum();
-        self.stages.iter().map(of).collect()
+        let of = |stage: &dyn Stage| stage.parameters().iter().map(Parameter::len).sum();
+        self.stages.iter().map(|stage| of(&**stage)).collect()
     }
 
     /// What each stage costs for a row.

@@ -253,12 +253,12 @@ fn an_empty_batch_contributes_zeros_at_every_stage() {
 fn a_stage_that_sends_too_little_or_nothing_is_a_peer_at_fault() {
     let perceptron = learner(NAME, "hidden = 2");
     let place = Place::stage(1, 2);
-    let model = perceptron.init(&facts(10), place).unwrap();
+    let model = perceptron.init(&facts(10), place.clone()).unwrap();
     let dealer = Dealer::new(data(10), 1, 10);
     let [mut first, mut second] = wires();
     first.send(1, Values::F64(vec![0.0, 0.0])).unwrap();
     let on = (moment(0, 10), &dealer.everything());
-    let fault = act(&*perceptron, (place, &model, &mut second), on, contribute).unwrap_err();
+    let fault = act(&*perceptron, (place.clone(), &model, &mut second), on, contribute).unwrap_err();
     assert!(fault.to_string().contains("stage 0 sent 2 F64 where 1 F64 are due"), "{fault}");
     let fault = act(&*perceptron, (place, &model, &mut NoWires), on, contribute).unwrap_err();
     assert!(fault.to_string().contains("no wire"), "{fault}");

@@ -6,13 +6,13 @@ use starlings_core::{Block, Body, Model, Result, Rng, Turn, Update, Values};
 use starlings_data::{Batch, Table};
 use starlings_learn::{Facts, Learner, Memory, NoWires, Outbox, Place, Wires, Work};
 use std::collections::BTreeMap;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Duration;
 
 /// Wires of one stage: an end of a channel to and from each other one.
 #[derive(Default)]
 struct Ends {
-    to: BTreeMap<u32, Sender<Values>>,
+    to: BTreeMap<u32, SyncSender<Values>>,
     from: BTreeMap<u32, Receiver<Values>>,
     /// Messages sent to each stage.
     sent: BTreeMap<u32, usize>,
@@ -34,7 +34,7 @@ fn ends(stages: u32) -> Vec<Ends> {
     let mut all: Vec<Ends> = (0..stages).map(|_| Ends::default()).collect();
     for a in 0..stages {
         for b in (0..stages).filter(|b| *b != a) {
-            let (sender, receiver) = channel();
+            let (sender, receiver) = sync_channel(64);
             all[a as usize].to.insert(b, sender);
             all[b as usize].from.insert(a, receiver);
         }

@@ -551,6 +551,7 @@ impl Desk {
                 self.model.set(name, tensor.clone());
             }
         }
+        self.model = self.learner.assemble(std::mem::take(&mut self.model));
         Ok(())
     }
 
@@ -597,6 +598,7 @@ pub(crate) fn place_of(assignment: &Assignment) -> Place {
         stages: assignment.pipeline.len() as u32,
         layers: assignment.layers.clone(),
         turns: assignment.turns.clone(),
+        splits: assignment.splits,
     }
 }
 

@@ -79,11 +79,14 @@ pub struct Place {
     pub layers: Vec<u32>,
     /// What this stage does with its micro-batches, in order; empty where the model is whole.
     pub turns: Vec<Turn>,
+    /// Whether stages are parts of every layer that can be split, and not layers one after another.
+    pub splits: bool,
 }
 
 impl Place {
     /// The whole model in one place.
-    pub const WHOLE: Place = Place { stage: 0, stages: 1, layers: Vec::new(), turns: Vec::new() };
+    pub const WHOLE: Place =
+        Place { stage: 0, stages: 1, layers: Vec::new(), turns: Vec::new(), splits: false };
 
     /// A stage of several, without layers or turns of its own.
     #[must_use]
@@ -236,6 +239,11 @@ pub trait Learner: Send + Sync {
     /// tensors. Who trains reads the files after `init` and puts the tensors in.
     fn furnishings(&self) -> Vec<(String, String)> {
         Vec::new()
+    }
+
+    /// The whole model, from one that has the tensors of all stages. Where they are the model's own there is nothing to do.
+    fn assemble(&self, model: Model) -> Model {
+        model
     }
 
     /// Puts what an earlier model of this learner knows into one that `init` has just made: training goes on from there.

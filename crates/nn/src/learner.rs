@@ -4,19 +4,18 @@
 //! with exact sums the model is, to rounding, the one that one worker would have made of the same global batch.
 
 use crate::chain::{self, Link, Source};
-use crate::cut;
 use crate::flow::{Flow, Form};
 use crate::goal::{Goal, SUMS, Told};
 use crate::pass::{Lesson, Pass, Share, Weights, numbers, tensor};
 use crate::recipe::Recipe;
 use crate::solver::{Stride, all_finite, f32s_mut};
+use crate::split::{self, Split};
 use crate::stack::Stack;
 use crate::stage::{Care, Parameter};
-use crate::staged::Staged;
 use crate::sums::{Emission, Sums};
 use starlings_core::{
-    Ability, Block, Body, FEATURES, Fault, Graph, Model, Op, Result, Rng, Role, Rows, Tensor,
-    Update, Values,
+    Ability, Block, Body, FEATURES, Fault, Graph, Model, Op, Result, Role, Rows, Tensor, Update,
+    Values,
 };
 use starlings_data::{Batch, LabelNeed, Row, Schema, Slice};
 use starlings_learn::{
@@ -35,7 +34,8 @@ const COUNT: &str = "rows";
 /// Rows that answer at once.
 pub(crate) const ANSWERED: usize = 256;
 /// What networks give unless their parameters take it away.
-pub(crate) const GIVES: &[Ability] = &[Ability::RowWise, Ability::LocalSteps, Ability::StagedModel];
+pub(crate) const GIVES: &[Ability] =
+    &[Ability::RowWise, Ability::LocalSteps, Ability::StagedModel, Ability::SplitModel];
 /// How much of a tracked mean a step replaces, as in PyTorch.
 const FRESH: f32 = 0.1;
 
@@ -71,7 +71,7 @@ pub(crate) enum Answer {
 pub(crate) struct Network {
     design: Box<dyn Design>,
     pub(crate) goal: Goal,
-    recipe: Recipe,
+    pub(crate) recipe: Recipe,
     /// Whether stages track means besides their gradients.
     tracks: bool,
 }
@@ -87,7 +87,7 @@ impl Network {
         Network { design, goal, recipe, tracks }
     }
 
-    fn stack(&self, sizes: Sizes) -> Result<Stack> {
+    pub(crate) fn stack(&self, sizes: Sizes) -> Result<Stack> {
         let mut lines = self.design.lines(sizes.features);
         lines.push(format!("linear {}", sizes.outputs));
         Stack::build(self.design.input(sizes.features)?, &lines)
@@ -95,7 +95,14 @@ impl Network {
 
     fn stack_of(&self, model: &Model) -> Result<(Sizes, Stack)> {
         let sizes = Sizes::of(model);
-        Ok((sizes, self.stack(sizes)?))
+        let stack = self.stack(sizes)?;
+        match split::part_of(model) {
+            None => Ok((sizes, stack)),
+            Some(part) => {
+                let split = Split::of(&stack, part)?;
+                Ok((sizes, Stack::part(stack.input(), stack.lines(), &split)?))
+            }
+        }
     }
 
     fn check(&self, sizes: Sizes, batch: &Batch<'_>) -> Result<()> {
@@ -148,7 +155,12 @@ impl Network {
     }
 
     /// The rows of some slices that count, as they go in. `None`: there are none.
-    fn read(&self, batch: &Batch<'_>, slices: &[Slice], place: &Place) -> Result<Option<Lecture>> {
+    pub(crate) fn read(
+        &self,
+        batch: &Batch<'_>,
+        slices: &[Slice],
+        place: &Place,
+    ) -> Result<Option<Lecture>> {
         let is_last = place.stage + 1 == place.stages;
         let wanted = place.stage == 0 || (is_last && self.goal.reads_inputs());
         let (mut told, shares) = self.told(batch, slices, wanted);
@@ -257,14 +269,14 @@ pub(crate) struct Lecture {
 
 /// What a model says about its network.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Sizes {
+pub(crate) struct Sizes {
     features: usize,
     outputs: usize,
     steps: u64,
 }
 
 impl Sizes {
-    fn of(model: &Model) -> Sizes {
+    pub(crate) fn of(model: &Model) -> Sizes {
         let [features, outputs, steps] = model.i64(SIZES) else { panic!("three sizes") };
         let size = |value: i64| usize::try_from(value).unwrap_or_default();
         Sizes { features: size(*features), outputs: size(*outputs), steps: size(*steps) as u64 }
@@ -295,8 +307,8 @@ impl Learner for Network {
         let by_row = self.recipe.solver.is_row_wise() && self.recipe.clip_norm == 0.0;
         match (self.recipe.patience, by_row && !self.tracks) {
             (0, true) => GIVES,
-            (0, false) => &[Ability::LocalSteps, Ability::StagedModel],
-            _ => &[Ability::StagedModel],
+            (0, false) => &[Ability::LocalSteps, Ability::StagedModel, Ability::SplitModel],
+            _ => &[Ability::StagedModel, Ability::SplitModel],
         }
     }
 
@@ -322,23 +334,19 @@ impl Learner for Network {
         let (features, outputs) = (facts.schema.features, self.goal.outputs(&facts.schema)?);
         let stack = self.stack(Sizes { features, outputs, steps })?;
         self.check_place(facts, &place)?;
-        let mine = stack.parameters_of(cut::section(&stack, &place)?);
         let mut model = Model::new();
         let sizes = [features as i64, outputs as i64, i64::try_from(steps).unwrap_or(i64::MAX)];
         model.set(
             SIZES,
             Tensor { shape: vec![3], values: Values::I64(sizes.to_vec()), role: Role::Weight },
         );
-        // A parameter's numbers do not depend on who has the others.
-        for (index, parameter) in stack.parameters().iter().enumerate() {
-            if !mine.contains(&index) {
-                continue;
-            }
-            let mut rng = Rng::named(facts.seed, "network", &[index as u64]);
-            let values = Values::F32(parameter.start.draw(parameter.len(), &mut rng));
-            let shape = parameter.shape.clone();
+        for (parameter, values) in self.started(facts.seed, &stack, &place)? {
+            let (shape, values) = (parameter.shape.clone(), Values::F32(values));
             model.set(&parameter.name, Tensor { shape, values, role: Role::Weight });
-            self.recipe.solver.init(&mut model, parameter);
+            self.recipe.solver.init(&mut model, &parameter);
+        }
+        if place.splits {
+            split::note(&mut model, (place.stage as usize, place.stages as usize));
         }
         if self.recipe.patience > 0 {
             let fresh = vec![0.0, 0.0, 0.0, f64::INFINITY, 0.0];
@@ -347,13 +355,24 @@ impl Learner for Network {
         Ok(model)
     }
 
+    fn assemble(&self, model: Model) -> Model {
+        let Some((_, parts)) = split::part_of(&model) else { return model };
+        let stack = self.stack(Sizes::of(&model));
+        stack
+            .and_then(|stack| split::assembled(&stack, &model, parts))
+            .expect("the parts were made by the same network")
+    }
+
     fn contribute(&self, work: &mut Work<'_>) -> Result<()> {
         let (sizes, stack) = self.stack_of(work.model)?;
         self.check(sizes, work.batch)?;
         let parameters = stack.parameters();
         let mut sums = Sums::new(parameters.len());
         if work.place.stages > 1 {
-            self.contribute_stage(work, (&stack, &parameters), &mut sums)?;
+            match work.place.splits {
+                true => self.contribute_part(work, (&stack, &parameters), &mut sums)?,
+                false => self.contribute_stage(work, (&stack, &parameters), &mut sums)?,
+            }
             self.emit_counts(work.outbox, &sums);
             return Ok(());
         }
@@ -429,7 +448,10 @@ impl Learner for Network {
         let (sizes, stack) = self.stack_of(work.model)?;
         self.check(sizes, work.batch)?;
         if work.place.stages > 1 {
-            return self.score_stage(work, &stack);
+            return match work.place.splits {
+                true => self.score_part(work, (sizes, &stack)),
+                false => self.score_stage(work, &stack),
+            };
         }
         let weights = Weights::of(work.model, &stack.parameters(), false);
         let mut sums = vec![0.0; SUMS];
@@ -501,74 +523,11 @@ impl Learner for Network {
 }
 
 impl Network {
-    /// This stage's part of a step.
-    fn contribute_stage(
-        &self,
-        work: &mut Work<'_>,
-        (stack, parameters): (&Stack, &[Parameter]),
-        sums: &mut Sums,
-    ) -> Result<()> {
-        let layers = cut::section(stack, &work.place)?;
-        let mine = stack.parameters_of(layers.clone());
-        let weights = Weights::of(work.model, &parameters[mine.clone()], true);
-        let turns = work.place.turns.iter().map(|turn| turn.micro_batch() as usize + 1);
-        let size = work.batch.slices.len().div_ceil(turns.max().unwrap_or(1)).max(1);
-        let parts = work.batch.slices.chunks(size);
-        let micro_batches: Vec<Option<Lecture>> = parts
-            .map(|slices| self.read(work.batch, slices, &work.place))
-            .collect::<Result<_>>()?;
-        let (network, weights, place) = (self, &weights, &work.place);
-        let staged = Staged { network, stack, parameters, weights, layers, place };
-        staged.step(micro_batches, work.moment, work.wires, sums)?;
-        let links = vec![mine];
-        Emission { parameters, links, outbox: work.outbox }.emit(sums);
-        Ok(())
-    }
-
-    fn score_stage(&self, work: &mut Work<'_>, stack: &Stack) -> Result<Vec<f64>> {
-        let layers = cut::section(stack, &work.place)?;
-        let parameters = stack.parameters();
-        let mine = &parameters[stack.parameters_of(layers.clone())];
-        let weights = &Weights::of(work.model, mine, false);
-        let (network, parameters, place) = (self, &parameters[..], &work.place);
-        let staged = Staged { network, stack, parameters, weights, layers, place };
-        staged.score(work.batch, work.wires)
-    }
-
     fn emit_counts(&self, outbox: &mut Outbox, sums: &Sums) {
         if self.tracks {
             outbox.emit(Block::dense(COUNT, vec![sums.rows]));
         }
         outbox.emit(Block::dense(LOSS, vec![sums.loss, sums.weight]));
-    }
-
-    /// What only a whole model can do.
-    fn check_place(&self, facts: &Facts, place: &Place) -> Result<()> {
-        if place.stages == 1 {
-            return Ok(());
-        }
-        let refuse = |what: &str, hint: &str| Err(Fault::caller(what.to_string()).hint(hint));
-        if self.recipe.clip_norm > 0.0 {
-            return refuse(
-                "clip_norm is the length of the gradient of all layers, and a stage has but its own",
-                "leave out clip_norm, or choose plan = \"data-parallel\"",
-            );
-        }
-        if self.recipe.parts > 1 {
-            return refuse(
-                "the rows of a pipeline are cut by its micro-batches, not by accumulate",
-                "leave out accumulate, and set micro_batches in [cluster] plan",
-            );
-        }
-        let micro_batches = place.turns.iter().map(|turn| turn.micro_batch() + 1).max();
-        match micro_batches {
-            Some(count) if count > facts.shards => Err(Fault::caller(format!(
-                "{count} micro-batches cannot be made of {} shards",
-                facts.shards
-            ))
-            .hint(format!("raise `train.shards` to at least {count}, or use fewer micro-batches"))),
-            _ => Ok(()),
-        }
     }
 
     fn diverged(&self, what: &str, moment: &Moment) -> Fault {

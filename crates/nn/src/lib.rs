@@ -14,13 +14,16 @@ mod learner;
 mod muon;
 mod networks;
 mod pass;
+mod places;
 mod recipe;
 mod schedule;
 mod solver;
+mod split;
 mod stack;
 mod stage;
 mod staged;
 mod sums;
+mod tensored;
 
 pub use layers::{Layer, layers};
 pub use networks::NETWORKS;

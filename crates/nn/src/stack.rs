@@ -4,6 +4,7 @@
 use crate::flow::{Flow, Form};
 use crate::layers::{self, Site};
 use crate::pass::Pass;
+use crate::split::Split;
 use crate::stage::{Parameter, Stage};
 use starlings_core::{Graph, Model, Result};
 use std::ops::Range;
@@ -29,13 +30,30 @@ impl Stack {
     /// # Errors
     /// As for [`build`](Stack::build).
     pub(crate) fn named(prefix: &str, input: Form, lines: &[String]) -> Result<Stack> {
+        Stack::assembled(input, lines, |index, kind| match prefix {
+            "" => format!("{index:02}-{kind}"),
+            prefix => format!("{prefix}.{index}-{kind}"),
+        })
+    }
+
+    /// One worker's part of a network whose layers are split.
+    ///
+    /// # Errors
+    /// As for [`build`](Stack::build).
+    pub(crate) fn part(input: Form, lines: &[String], split: &Split) -> Result<Stack> {
+        Stack::assembled(input, &split.lines(lines), |index, kind| {
+            format!("{index:02}-{kind}{}", split.mark(index))
+        })
+    }
+
+    fn assembled(
+        input: Form,
+        lines: &[String],
+        name: impl Fn(usize, &str) -> String,
+    ) -> Result<Stack> {
         let (mut stages, mut form) = (Vec::new(), input);
         for (index, line) in lines.iter().enumerate() {
-            let kind = line.split_whitespace().next().unwrap_or_default();
-            let name = match prefix {
-                "" => format!("{index:02}-{kind}"),
-                prefix => format!("{prefix}.{index}-{kind}"),
-            };
+            let name = name(index, line.split_whitespace().next().unwrap_or_default());
             let stage = layers::build(&Site { name, number: index + 1, line, input: form })?;
             form = stage.output();
             stages.push(stage);
@@ -51,6 +69,11 @@ impl Stack {
     /// The parameters of all stages, from the first to the last.
     pub(crate) fn parameters(&self) -> Vec<Parameter> {
         self.stages.iter().flat_map(|stage| stage.parameters()).collect()
+    }
+
+    /// The parameters of each stage.
+    pub(crate) fn parameters_by_stage(&self) -> Vec<Vec<Parameter>> {
+        self.stages.iter().map(|stage| stage.parameters()).collect()
     }
 
     /// Runs rows through all stages.

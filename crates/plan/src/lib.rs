@@ -23,6 +23,8 @@ pub struct Assignment {
     pub layers: Vec<u32>,
     /// What it does with its micro-batches, where the model is cut.
     pub turns: Vec<Turn>,
+    /// Whether the stages are parts of every layer that can be split, and not layers one after another.
+    pub splits: bool,
 }
 
 /// A plan.

@@ -39,6 +39,30 @@ fn refusal(sets: &[&str]) -> String {
 
 const PIPELINE: &str = "cluster.plan.name=pipeline";
 
+const TENSOR: &[&str] = &["cluster.plan.name=tensor", "learner.dropout=0.0"];
+
+#[test]
+fn a_network_in_parts_is_the_network_of_one_worker() {
+    let alone = report(&["cluster.workers=1", "learner.dropout=0.0"]);
+    for workers in ["cluster.workers=2", "cluster.workers=4"] {
+        let parts = report(&[TENSOR, &[workers]].concat());
+        assert_eq!((parts.steps, parts.samples), (alone.steps, alone.samples));
+        let apart = (parts.objective / alone.objective - 1.0).abs();
+        assert!(apart < 1e-5, "{workers}: {} for {}", parts.objective, alone.objective);
+    }
+    let fault = refusal(&[TENSOR, &["cluster.workers=3"]].concat());
+    assert!(fault.contains("3 workers do not make whole groups of 2 parts"), "{fault}");
+    let fault = refusal(&["cluster.plan.name=tensor", "cluster.workers=2"]);
+    assert!(fault.contains("no layer of this network can be split"), "{fault}");
+    let fault = refusal(&[TENSOR, &["cluster.plan.parts=5", "cluster.workers=5"]].concat());
+    assert!(fault.contains("layer 1 'linear 24' has 24 outputs"), "{fault}");
+}
+
+#[test]
+fn an_interrupted_network_in_parts_goes_on_to_the_same_bits() {
+    resumes(&[TENSOR, &["cluster.workers=4"]].concat());
+}
+
 /// What makes a pipeline, a product or a placement, and of how many workers.
 const WAYS: &[&[&str]] = &[
     &[PIPELINE, "cluster.workers=2"],
@@ -71,11 +95,14 @@ fn both_schedules_give_the_same_bits() {
 
 #[test]
 fn an_interrupted_pipeline_goes_on_to_the_same_bits() {
-    let stages = [PIPELINE, "cluster.plan.stages=2", "cluster.workers=4"];
-    let undisturbed = report(&stages);
+    resumes(&[PIPELINE, "cluster.plan.stages=2", "cluster.workers=4"]);
+}
+
+fn resumes(stages: &[&str]) {
+    let undisturbed = report(stages);
     let folder = tempfile::tempdir().unwrap();
     let path = format!("checkpoint.path={}", folder.path().display());
-    let kept = [&stages[..], &[path.as_str(), "checkpoint.every=2"]].concat();
+    let kept = [stages, &[path.as_str(), "checkpoint.every=2"]].concat();
     let stop = Stop::new();
     let asked = stop.clone();
     let observer = Arc::new(move |event: starlings::Event| {

@@ -79,6 +79,7 @@ fn no_example_is_forgotten_here() {
         "stacking.toml",
         "streaming.toml",
         "survival-regression.toml",
+        "tensor.toml",
         "topics.toml",
         "transformer.toml",
         "truncated-svd.toml",
@@ -226,7 +227,7 @@ fn a_pipeline_learns_digits() {
 
 #[test]
 fn networks_in_stages_learn_digits() {
-    for (name, plan) in [("pipeline", "pipeline"), ("hybrid", "hybrid"), ("placed", "pipeline")] {
+    for (name, plan) in [("pipeline", "pipeline"), ("hybrid", "hybrid"), ("placed", "pipeline"), ("tensor", "tensor")] {
         let report = runs(name, &[]);
         assert_eq!(report["plan"], plan);
         assert!(accuracy(&report) > 0.93, "{report}");

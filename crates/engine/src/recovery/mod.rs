@@ -273,5 +273,6 @@ fn whole(seat: Seat, world: u32, shards: &[u32]) -> Assignment {
         group: (0..world).map(Seat).collect(),
         layers: Vec::new(),
         turns: Vec::new(),
+        splits: false,
     }
 }

@@ -9,6 +9,7 @@ mod links;
 mod pipeline;
 mod references;
 mod refusals;
+mod split;
 mod training;
 mod world;
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 /// Wires of one stage: an end of a channel to and from each other one.
 #[derive(Default)]
-struct Ends {
+pub(crate) struct Ends {
     to: BTreeMap<u32, SyncSender<Values>>,
     from: BTreeMap<u32, Receiver<Values>>,
     /// Messages sent to each stage.
@@ -61,7 +61,7 @@ fn places(stages: u32, micro_batches: u32, one_by_one: bool) -> Vec<Place> {
 }
 
 /// Runs every stage in a thread of its own.
-fn run<T: Send>(
+pub(crate) fn run<T: Send>(
     (learner, facts): (&dyn Learner, &Facts),
     places: &[Place],
     act: impl Fn(&Model, &Place, &mut Ends) -> T + Sync,
@@ -83,7 +83,7 @@ fn run<T: Send>(
     })
 }
 
-fn contributed(
+pub(crate) fn contributed(
     learner: &dyn Learner,
     batch: &Batch<'_>,
     facts: &Facts,
@@ -100,13 +100,13 @@ fn contributed(
     })
 }
 
-fn rows(width: usize, classes: usize) -> Table {
+pub(crate) fn rows(width: usize, classes: usize) -> Table {
     let mut rng = Rng::named(5, "stages", &[]);
     let values = (0..width * 40).map(|_| rng.normal() as f32).collect();
     table(width, values, (0..40).map(|row| (row % classes) as f32).collect())
 }
 
-const SHARES: &[usize] = &[7, 9, 0, 8, 6, 10];
+pub(crate) const SHARES: &[usize] = &[7, 9, 0, 8, 6, 10];
 
 /// Name, parameters, features and stages.
 const NETWORKS: &[(&str, &str, usize, u32)] = &[

@@ -107,7 +107,7 @@ impl Plan for Pipeline {
         assert!(seat.0 < world, "{seat} in a flock of {world}");
         let stages = self.stages;
         if !world.is_multiple_of(stages) {
-            return Err(no_whole_pipelines(world, stages));
+            return Err(no_whole_groups(world, (stages, "pipelines", "stages")));
         }
         let (worker, number) = (seat.0 % stages, seat.0 / stages);
         let stage = self.workers.iter().position(|&at| at == worker);
@@ -124,6 +124,7 @@ impl Plan for Pipeline {
                 true => self.schedule.turns(stage, stages, self.micro_batches),
                 false => Vec::new(),
             },
+            splits: false,
         })
     }
 
@@ -132,12 +133,13 @@ impl Plan for Pipeline {
     }
 }
 
-fn no_whole_pipelines(world: u32, stages: u32) -> Fault {
-    let what = format!("{world} workers do not make whole pipelines of {stages} stages");
-    let below = world - world % stages;
+/// Workers that do not make whole groups of so many parts, with the words for group and parts.
+pub(super) fn no_whole_groups(world: u32, (size, groups, parts): (u32, &str, &str)) -> Fault {
+    let what = format!("{world} workers do not make whole {groups} of {size} {parts}");
+    let below = world - world % size;
     let hint = match below {
-        0 => format!("use {stages} workers, or fewer stages"),
-        _ => format!("use {below} or {} workers, or another number of stages", below + stages),
+        0 => format!("use {size} workers, or fewer {parts}"),
+        _ => format!("use {below} or {} workers, or another number of {parts}", below + size),
     };
     Fault::caller(what).hint(hint)
 }

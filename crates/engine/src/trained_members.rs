@@ -155,9 +155,9 @@ fn describe(path: &Path, member: &toml::Table) -> Result<toml::Table> {
             Err(Fault::caller(format!("the model '{}' {why}", path.display()))
                 .hint("train it without that step of [[prepare]], or without [[prepare]]"))
         };
-        if intake.prepared.reads_words() {
+        if intake.prepared.reads_letters() {
             return refused(
-                "reads the words of texts, and members see which text it is, not its words",
+                "reads the letters of texts, and members see which text it is, not its letters",
             );
         }
         if intake.prepared.raw.is_empty() {
@@ -165,7 +165,7 @@ fn describe(path: &Path, member: &toml::Table) -> Result<toml::Table> {
                 "prepares features that have no names, and members find columns by name",
             );
         }
-        found.insert(PREPARED.to_string(), intake.prepared.to_text()?.into());
+        found.insert(PREPARED.to_string(), intake.prepared.with_codes()?.to_text()?.into());
     }
     let schema = toml::Value::try_from(&schema).map_err(|_| broken("schema"))?;
     found.insert("name".to_string(), file.learner.into());

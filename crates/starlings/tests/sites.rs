@@ -202,5 +202,5 @@ fn a_model_of_prepared_columns_is_a_member_like_any_other() {
     prepare("[[prepare]]\nname = 'tf-idf'\ncolumns = ['ward']", LEARNERS[0], "words");
     let vote = "name = 'voting'\nmembers = [{ model = 'words' }]";
     let fault = world.train("sample.csv", vote, "never").unwrap_err().to_string();
-    assert!(fault.contains("words of texts"), "{fault}");
+    assert!(fault.contains("letters of texts"), "{fault}");
 }

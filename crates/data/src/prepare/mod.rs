@@ -32,6 +32,7 @@ use crate::chunk::Chunk;
 use crate::{Column, ColumnKind, Encoding, Features};
 use serde::{Deserialize, Serialize};
 use starlings_core::{Entry, Fault, Params, Result};
+use std::collections::BTreeSet;
 
 /// How a preparation is built from its parameters.
 pub type BuildPreparation = fn(&Params) -> Result<Box<dyn Preparation>>;
@@ -206,11 +207,30 @@ impl Prepared {
         self
     }
 
-    /// Whether a step reads the words of texts. Rows that are encoded have them no more.
+    /// Whether a step reads texts letter by letter. Rows that are encoded have them no more.
     #[must_use]
-    pub fn reads_words(&self) -> bool {
-        let words = |step: &Step| matches!(step.fitted, Fitted::TfIdf(_) | Fitted::NGrams(_));
-        self.steps.iter().any(words)
+    pub fn reads_letters(&self) -> bool {
+        let letters = |step: &Step| {
+            matches!(step.fitted, Fitted::TfIdf(_) | Fitted::NGrams(_) | Fitted::Hash(_))
+        };
+        self.steps.iter().any(letters)
+    }
+
+    /// The same for rows that are encoded: the codes of its raw columns are the texts that its steps tell apart.
+    ///
+    /// # Errors
+    /// When the steps cannot be written down.
+    pub fn with_codes(mut self) -> Result<Prepared> {
+        let known = serde_json::to_value((&self.steps, &self.outputs))
+            .map_err(|error| Fault::caller("the preparation cannot be read").caused_by(error))?;
+        let mut texts = BTreeSet::new();
+        collect(&known, &mut texts);
+        for column in &mut self.raw {
+            if let ColumnKind::Categorical { codes } = &mut column.kind {
+                *codes = texts.iter().cloned().collect();
+            }
+        }
+        Ok(self)
     }
 
     /// As one text, to be kept beside other things.
@@ -248,6 +268,19 @@ impl Prepared {
     /// The columns of a chunk when all steps are done.
     pub(crate) fn apply(&self, chunk: &mut Chunk, first_row: Option<u64>) -> Result<Frame> {
         walk(&self.steps, Frame::of_chunk(chunk, &self.raw), first_row)
+    }
+}
+
+/// All texts within a document; some that are no categories are among them, and do no harm.
+fn collect(document: &serde_json::Value, texts: &mut BTreeSet<String>) {
+    match document {
+        serde_json::Value::String(text) => drop(texts.insert(text.clone())),
+        serde_json::Value::Array(many) => many.iter().for_each(|one| collect(one, texts)),
+        serde_json::Value::Object(fields) => {
+            texts.extend(fields.keys().cloned());
+            fields.values().for_each(|one| collect(one, texts));
+        }
+        _ => {}
     }
 }
 

@@ -130,11 +130,11 @@ pub(super) fn stretched(
     Numbers::new(kind, shape, places.iter().map(|&(x, y)| f(a[x], b[y])).collect())
 }
 
-/// A shape, and for each place of it the places of two others.
-type Pairing = (Vec<usize>, Vec<(usize, usize)>);
+/// A place in each of two arrays.
+type Pair = (usize, usize);
 
 /// The shape of both, and for each of its places the places in both.
-fn together(a: &[usize], b: &[usize], budget: &mut Budget) -> Result<Pairing> {
+fn together(a: &[usize], b: &[usize], budget: &mut Budget) -> Result<(Vec<usize>, Vec<Pair>)> {
     let shape = stretch(a, b)?;
     // A pair of places is as large as two numbers, and the value that is made of it is a third.
     budget.hold(3 * count(&shape)?)?;

@@ -74,6 +74,8 @@ pub(crate) struct Network {
     pub(crate) recipe: Recipe,
     /// Whether stages track means besides their gradients.
     tracks: bool,
+    /// Whether it has layers that can be split among workers.
+    splits: bool,
 }
 
 impl Network {
@@ -83,8 +85,11 @@ impl Network {
             line.starts_with("batch-norm")
                 || (line.starts_with("residual") && !line.contains("groups"))
         };
-        let tracks = design.lines(1).iter().any(by_batch);
-        Network { design, goal, recipe, tracks }
+        let mut lines = design.lines(1);
+        let tracks = lines.iter().any(by_batch);
+        lines.push("linear 1".to_string());
+        let splits = recipe.solver.is_row_wise() && split::has_pair(&lines);
+        Network { design, goal, recipe, tracks, splits }
     }
 
     pub(crate) fn stack(&self, sizes: Sizes) -> Result<Stack> {
@@ -305,10 +310,15 @@ impl Learner for Network {
 
     fn gives(&self) -> &'static [Ability] {
         let by_row = self.recipe.solver.is_row_wise() && self.recipe.clip_norm == 0.0;
-        match (self.recipe.patience, by_row && !self.tracks) {
-            (0, true) => GIVES,
-            (0, false) => &[Ability::LocalSteps, Ability::StagedModel, Ability::SplitModel],
-            _ => &[Ability::StagedModel, Ability::SplitModel],
+        match (self.recipe.patience == 0, by_row && !self.tracks, self.splits) {
+            (true, true, true) => GIVES,
+            (true, true, false) => &[Ability::RowWise, Ability::LocalSteps, Ability::StagedModel],
+            (true, false, true) => {
+                &[Ability::LocalSteps, Ability::StagedModel, Ability::SplitModel]
+            }
+            (true, false, false) => &[Ability::LocalSteps, Ability::StagedModel],
+            (false, _, true) => &[Ability::StagedModel, Ability::SplitModel],
+            (false, _, false) => &[Ability::StagedModel],
         }
     }
 

@@ -94,13 +94,10 @@ impl Split {
     /// # Errors
     /// When there is no such pair, or one that the parts do not divide.
     pub(crate) fn of(stack: &Stack, (part, parts): (usize, usize)) -> Result<Split> {
-        let kinds: Vec<&str> = stack.lines().iter().map(|line| kind(line)).collect();
-        let multiplies = |at: usize| ["linear", "conv"].contains(&kinds[at]);
-        let mut cuts = vec![Cut::Whole; kinds.len()];
+        let mut cuts = vec![Cut::Whole; stack.lines().len()];
         let mut at = 0;
-        while at < kinds.len() {
-            let next = (at + 1..kinds.len()).find(|&next| !THROUGH.contains(&kinds[next]));
-            match next.filter(|&next| multiplies(at) && multiplies(next)) {
+        while at < cuts.len() {
+            match partner(stack.lines(), at) {
                 None => at += 1,
                 Some(next) => {
                     let outputs = channels(stack.output_after(at + 1));
@@ -181,6 +178,18 @@ impl Split {
             (Cut::Rows, _, false) | (Cut::Whole | Cut::Through, ..) => None,
         }
     }
+}
+
+/// Whether any layers of a network can be split.
+pub(crate) fn has_pair(lines: &[String]) -> bool {
+    (0..lines.len()).any(|at| partner(lines, at).is_some())
+}
+
+/// The layer that makes a pair with this one: both multiply, and what is between them goes number by number.
+fn partner(lines: &[String], at: usize) -> Option<usize> {
+    let multiplies = |at: usize| ["linear", "conv"].contains(&kind(&lines[at]));
+    let next = (at + 1..lines.len()).find(|&next| !THROUGH.contains(&kind(&lines[next])));
+    next.filter(|&next| multiplies(at) && multiplies(next))
 }
 
 /// One part of a tensor that is cut along an axis.

@@ -227,7 +227,12 @@ fn a_pipeline_learns_digits() {
 
 #[test]
 fn networks_in_stages_learn_digits() {
-    for (name, plan) in [("pipeline", "pipeline"), ("hybrid", "hybrid"), ("placed", "pipeline"), ("tensor", "tensor")] {
+    for (name, plan) in [
+        ("pipeline", "pipeline"),
+        ("hybrid", "hybrid"),
+        ("placed", "pipeline"),
+        ("tensor", "tensor"),
+    ] {
         let report = runs(name, &[]);
         assert_eq!(report["plan"], plan);
         assert!(accuracy(&report) > 0.93, "{report}");

@@ -258,7 +258,8 @@ fn a_stage_that_sends_too_little_or_nothing_is_a_peer_at_fault() {
     let [mut first, mut second] = wires();
     first.send(1, Values::F64(vec![0.0, 0.0])).unwrap();
     let on = (moment(0, 10), &dealer.everything());
-    let fault = act(&*perceptron, (place.clone(), &model, &mut second), on, contribute).unwrap_err();
+    let fault =
+        act(&*perceptron, (place.clone(), &model, &mut second), on, contribute).unwrap_err();
     assert!(fault.to_string().contains("stage 0 sent 2 F64 where 1 F64 are due"), "{fault}");
     let fault = act(&*perceptron, (place, &model, &mut NoWires), on, contribute).unwrap_err();
     assert!(fault.to_string().contains("no wire"), "{fault}");

@@ -53,7 +53,7 @@ fn a_network_in_parts_is_the_network_of_one_worker() {
     let fault = refusal(&[TENSOR, &["cluster.workers=3"]].concat());
     assert!(fault.contains("3 workers do not make whole groups of 2 parts"), "{fault}");
     let fault = refusal(&["cluster.plan.name=tensor", "cluster.workers=2"]);
-    assert!(fault.contains("no layer of this network can be split"), "{fault}");
+    assert!(fault.contains("needs a learner whose layers can be split among workers"), "{fault}");
     let fault = refusal(&[TENSOR, &["cluster.plan.parts=5", "cluster.workers=5"]].concat());
     assert!(fault.contains("layer 1 'linear 24' has 24 outputs"), "{fault}");
 }

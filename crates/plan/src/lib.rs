@@ -41,4 +41,9 @@ pub trait Plan: Send + Sync {
 
     /// How many stages the model is cut into.
     fn stages(&self) -> u32;
+
+    /// The only number of workers that it takes, where its parameters say one.
+    fn world(&self) -> Option<u32> {
+        None
+    }
 }

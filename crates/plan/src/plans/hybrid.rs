@@ -59,6 +59,10 @@ impl Plan for Hybrid {
     fn stages(&self) -> u32 {
         self.stages
     }
+
+    fn world(&self) -> Option<u32> {
+        Some(self.data * self.stages)
+    }
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 """The files that all contenders read, from fixed seeds.
 
-Usage: data.py blobs|correlated|onehot|words|mixed|clouds|signals|ratings|wide|collisions FOLDER SCALE. A scale below 1 makes fewer rows, for quick runs.
+Usage: data.py blobs|correlated|onehot|words|mixed|clouds|signals|ratings|wide|collisions|fashion FOLDER SCALE. A scale below 1 makes fewer rows, for quick runs.
 Files appear whole or not at all: they are written beside their place and then renamed.
 """
 
@@ -145,6 +145,23 @@ def collisions(folder, scale):
     parquet(folder, "collisions", x[:rows], labels[:rows])
 
 
+def fashion(folder, scale):
+    """Fashion-MNIST as Debian's package dataset-fashion-mnist has it, pixels less their mean over their deviation."""
+    import gzip
+
+    place = "/usr/share/datasets/fashion-mnist/"
+
+    def numbers(name, header):
+        with gzip.open(place + name) as stream:
+            return np.frombuffer(stream.read()[header:], np.uint8)
+
+    for part, name in (("t10k", "fashion-test"), ("train", "fashion")):
+        pixels = numbers(f"{part}-images-idx3-ubyte.gz", 16).reshape(-1, 784).astype(np.float32)
+        labels = numbers(f"{part}-labels-idx1-ubyte.gz", 8).astype(np.int64)
+        rows = int(len(labels) * max(scale, 0.1))
+        parquet(folder, name, ((pixels / 255 - 0.2860) / 0.3530)[:rows], labels[:rows])
+
+
 def parquet(folder, name, points, labels=None):
     import pyarrow
     import pyarrow.parquet
@@ -177,5 +194,5 @@ if __name__ == "__main__":
     name, folder, scale = sys.argv[1:4]
     os.makedirs(folder, exist_ok=True)
     makers = {"blobs": blobs, "correlated": correlated, "onehot": onehot, "words": words, "mixed": mixed, "clouds": clouds,
-              "signals": signals, "ratings": ratings, "wide": wide, "collisions": collisions}
+              "signals": signals, "ratings": ratings, "wide": wide, "collisions": collisions, "fashion": fashion}
     makers[name](folder, float(scale))

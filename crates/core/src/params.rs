@@ -27,6 +27,15 @@ pub enum ParamKind {
     Choice(&'static [&'static str]),
     /// Any text.
     Text,
+    /// A list of whole numbers within bounds (inclusive): `[512, 256]`.
+    Sizes {
+        /// Smallest value allowed.
+        min: i64,
+        /// Largest value allowed.
+        max: i64,
+    },
+    /// A list of texts: `["conv 32", "relu"]`.
+    Texts,
     /// A table of its own: `[learner.base]`.
     Table,
     /// Several tables: `[[learner.members]]`.
@@ -137,6 +146,27 @@ impl Params {
         self.value(name).as_str().expect("declared as Choice or Text")
     }
 
+    /// A list of whole numbers that are sizes. Declare such parameters with `min: 0` or more.
+    ///
+    /// # Panics
+    /// If the entry did not declare it so.
+    #[must_use]
+    pub fn sizes(&self, name: &str) -> Vec<usize> {
+        let values = self.value(name).as_array().expect("declared as Sizes").iter();
+        let size = |value: &toml::Value| value.as_integer().and_then(|x| usize::try_from(x).ok());
+        values.map(|value| size(value).expect("checked as sizes")).collect()
+    }
+
+    /// A list of texts.
+    ///
+    /// # Panics
+    /// If the entry did not declare it so.
+    #[must_use]
+    pub fn texts(&self, name: &str) -> Vec<&str> {
+        let values = self.value(name).as_array().expect("declared as Texts").iter();
+        values.map(|value| value.as_str().expect("checked as texts")).collect()
+    }
+
     /// A table.
     ///
     /// # Panics
@@ -207,6 +237,19 @@ fn checked(at: &str, param: &Param, value: toml::Value) -> Result<toml::Value> {
             Some(_) => Ok(value),
             None => Err(wrong("text".to_string())),
         },
+        ParamKind::Sizes { min, max } => {
+            let fits = |size: &toml::Value| {
+                size.as_integer().is_some_and(|size| (min..=max).contains(&size))
+            };
+            match value.as_array() {
+                Some(sizes) if sizes.iter().all(fits) => Ok(value),
+                _ => Err(wrong(format!("a list of whole numbers from {min} to {max}"))),
+            }
+        }
+        ParamKind::Texts => match value.as_array() {
+            Some(texts) if texts.iter().all(toml::Value::is_str) => Ok(value),
+            _ => Err(wrong("a list of texts".to_string())),
+        },
         ParamKind::Table => match value.is_table() {
             true => Ok(value),
             false => Err(wrong(format!("a table [learner.{}]", param.name))),
@@ -241,6 +284,18 @@ mod tests {
             default: None,
             help: "clusters",
         },
+        Param {
+            name: "hidden",
+            kind: ParamKind::Sizes { min: 1, max: 100 },
+            default: Some("[64, 32]"),
+            help: "widths",
+        },
+        Param {
+            name: "layers",
+            kind: ParamKind::Texts,
+            default: Some("[]"),
+            help: "what follows what",
+        },
     ];
 
     fn check(text: &str) -> Result<Params> {
@@ -251,6 +306,17 @@ mod tests {
     fn defaults_fill_in_and_integers_serve_as_numbers() {
         let params = check("k = 3\nl2 = 1").unwrap();
         assert_eq!((params.size("k"), params.f64("l2"), params.text("solver")), (3, 1.0, "sgd"));
+    }
+
+    #[test]
+    fn lists_are_checked_number_by_number() {
+        let params = check("k = 3\nlayers = ['conv 32', 'relu']").unwrap();
+        assert_eq!(params.sizes("hidden"), [64, 32]);
+        assert_eq!(params.texts("layers"), ["conv 32", "relu"]);
+        for wrong in ["hidden = [64, 0]", "hidden = [64, 'a']", "hidden = 64", "layers = [1]"] {
+            let fault = check(&format!("k = 3\n{wrong}")).unwrap_err().to_string();
+            assert!(fault.contains("is not allowed") && fault.contains("a list of"), "{fault}");
+        }
     }
 
     #[test]

@@ -6,8 +6,9 @@ use crate::recovery::Completion;
 use crate::rules::{RULES, Rule};
 use starlings_codec::{CODECS, Cheapest, Codec, Compressor, Rounds, Scheme};
 use starlings_consistency::{Blending, CONSISTENCIES, Consistency, Gate};
-use starlings_core::{Ability, Card, Entry, Fault, ParamKind, Params, Result};
+use starlings_core::{Ability, Card, Entry, Fault, ParamKind, Params, Result, suggestion};
 use starlings_learn::{Appetite, BuildLearner, LEARNERS, Learner, Rebuilds};
+use starlings_nn::NETWORKS;
 use starlings_plan::{PLANS, Plan};
 use starlings_topology::{Form, Graph, Partial, Shuffle, TOPOLOGIES, Topology, Walk};
 use std::sync::Arc;
@@ -92,6 +93,7 @@ impl Choices {
         let learner_card = learner_card(entry, &*learner, &params);
         let gives = |card: &Card, ability| card.gives.contains(&ability);
         let served = gives(&topology_card, Ability::Served)
+            && gives(&plan_card, Ability::WholeModel)
             && gives(&learner_card, Ability::RowWise)
             && gives(&codec_card, Ability::OneWay)
             && !matches!(scheme, Scheme::Factors | Scheme::Auto(_))
@@ -245,6 +247,11 @@ fn table(parameters: &str) -> Result<toml::Table> {
     parameters.parse().map_err(wrong)
 }
 
+/// All learners: those of tables, then networks.
+pub fn learners() -> impl Iterator<Item = &'static Entry<BuildLearner>> {
+    LEARNERS.iter().chain(NETWORKS)
+}
+
 /// A learner by name, built.
 ///
 /// # Errors
@@ -252,7 +259,11 @@ fn table(parameters: &str) -> Result<toml::Table> {
 pub fn learner(
     choice: &Choice,
 ) -> Result<(&'static Entry<BuildLearner>, Box<dyn Learner>, Params)> {
-    let entry = Entry::find("learner", LEARNERS, &choice.name)?;
+    let name = choice.name.as_str();
+    let entry = learners().find(|entry| entry.name == name).ok_or_else(|| {
+        let known: Vec<&str> = learners().map(|entry| entry.name).collect();
+        Fault::caller(format!("unknown learner '{name}'")).hint(suggestion(name, &known))
+    })?;
     let params = entry.check("learner", &crate::trained_members::resolve(&choice.given)?)?;
     let learner = (entry.build)(&params)?;
     Ok((entry, learner, params))
@@ -332,7 +343,7 @@ fn learner_card(entry: &Entry<BuildLearner>, learner: &dyn Learner, params: &Par
 /// the same stands for the others.
 #[must_use]
 pub fn learner_cards() -> Vec<Card> {
-    LEARNERS.iter().flat_map(variants).collect()
+    learners().flat_map(variants).collect()
 }
 
 fn variants(entry: &'static Entry<BuildLearner>) -> Vec<Card> {
@@ -363,6 +374,7 @@ fn card_of(entry: &'static Entry<BuildLearner>, mut table: toml::Table) -> Optio
             ParamKind::Flag => false.into(),
             ParamKind::Choice(words) => words.first().copied()?.into(),
             ParamKind::Text => "".into(),
+            ParamKind::Sizes { .. } | ParamKind::Texts => toml::Value::Array(Vec::new()),
             ParamKind::Table => toml::Table::new().into(),
             ParamKind::Tables => toml::value::Array::new().into(),
         };

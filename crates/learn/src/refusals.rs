@@ -6,7 +6,10 @@ use starlings_core::{Fault, Result};
 use starlings_data::{Batch, Row, Slice};
 
 /// Refuses rows that do not have as many features as the model.
-pub(crate) fn check_width(features: usize, batch: &Batch<'_>) -> Result<()> {
+///
+/// # Errors
+/// When they do not.
+pub fn check_width(features: usize, batch: &Batch<'_>) -> Result<()> {
     let width = batch.table.width();
     if width == features || batch.is_empty() {
         return Ok(());
@@ -16,7 +19,10 @@ pub(crate) fn check_width(features: usize, batch: &Batch<'_>) -> Result<()> {
 }
 
 /// Refuses rows whose labels are not codes of classes.
-pub(crate) fn check_classes(classes: usize, batch: &Batch<'_>) -> Result<()> {
+///
+/// # Errors
+/// The first such row.
+pub fn check_classes(classes: usize, batch: &Batch<'_>) -> Result<()> {
     each_label(
         batch,
         |label| label >= 0.0 && label < classes as f32,
@@ -25,7 +31,10 @@ pub(crate) fn check_classes(classes: usize, batch: &Batch<'_>) -> Result<()> {
 }
 
 /// Refuses rows whose labels are not finite numbers.
-pub(crate) fn check_numbers(batch: &Batch<'_>) -> Result<()> {
+///
+/// # Errors
+/// The first such row.
+pub fn check_numbers(batch: &Batch<'_>) -> Result<()> {
     each_label(batch, f32::is_finite, || "labels must be finite numbers".to_string())
 }
 
@@ -57,11 +66,8 @@ pub(crate) fn each_label(
 
 /// Names the first number of a batch that `fine` does not allow, and calls it `what`. Rows of weight zero are not
 /// looked at. For use after a sum has shown that there is one: it passes over all numbers.
-pub(crate) fn find_number(
-    batch: &Batch<'_>,
-    what: &str,
-    fine: impl Fn(f32) -> bool,
-) -> Option<Fault> {
+#[must_use]
+pub fn find_number(batch: &Batch<'_>, what: &str, fine: impl Fn(f32) -> bool) -> Option<Fault> {
     for slice in &batch.slices {
         for row in slice.rows().filter(|&row| batch.table.weight(row) > 0.0) {
             let found = match batch.table.row(row) {
@@ -75,13 +81,17 @@ pub(crate) fn find_number(
             };
             if let Some((feature, value)) = found {
                 let row = global(slice, row);
-                return Some(Fault::caller(format!(
-                    "feature {feature} of row {row} is {value}, {what}"
-                )));
+                let text = format!("feature {feature} of row {row} is {value}, {what}");
+                return Some(Fault::caller(text).at_feature(feature));
             }
         }
     }
     None
+}
+
+/// The rows of a batch: each one's global number and its number in the table.
+pub(crate) fn numbered<'a>(batch: &'a Batch<'_>) -> impl Iterator<Item = (u64, usize)> + 'a {
+    batch.slices.iter().flat_map(|slice| slice.rows().map(|row| (global(slice, row), row)))
 }
 
 /// The global number of a row of a slice, given its number in the table.

@@ -5,10 +5,10 @@ use starlings_codec::CODECS;
 use starlings_consistency::CONSISTENCIES;
 use starlings_core::{Ability, Entry, Fault, ParamKind, Result, suggestion};
 use starlings_data::{PREPARATIONS, SOURCES};
+use starlings_engine::choices::learners;
 use starlings_engine::combinations::Combinations;
 use starlings_engine::launch::LAUNCHERS;
 use starlings_engine::rules::RULES;
-use starlings_learn::LEARNERS;
 use starlings_observe::figures;
 use starlings_plan::PLANS;
 use starlings_topology::TOPOLOGIES;
@@ -70,7 +70,7 @@ pub fn list(family: Option<&str>) -> Result<Vec<Listing>> {
         );
     }
     let mut all = Vec::new();
-    all.extend(LEARNERS.iter().map(|entry| listing("learners", entry)));
+    all.extend(learners().map(|entry| listing("learners", entry)));
     all.extend(PLANS.iter().map(|entry| listing("plans", entry)));
     all.extend(TOPOLOGIES.iter().map(|entry| listing("topologies", entry)));
     all.extend(CONSISTENCIES.iter().map(|entry| listing("consistencies", entry)));
@@ -111,6 +111,8 @@ fn kind(kind: &ParamKind) -> String {
         ParamKind::Flag => "true or false".to_string(),
         ParamKind::Choice(words) => words.join(" | "),
         ParamKind::Text => "text".to_string(),
+        ParamKind::Sizes { min, max } => format!("list of whole numbers from {min} to {max}"),
+        ParamKind::Texts => "list of texts".to_string(),
         ParamKind::Table => "table".to_string(),
         ParamKind::Tables => "tables".to_string(),
     }

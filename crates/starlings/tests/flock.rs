@@ -181,6 +181,8 @@ fn what_rank_zero_says_is_heard_though_it_vanishes_and_another_takes_its_place()
     let results = fly(3, |mut flock| {
         let first = flock.seat().0;
         let mut word = vec![Block::dense("word", vec![f64::from(first) + 7.0])];
+        // Whoever vanishes before all are linked ends the flock before it begins.
+        flock.merge(&mut [Block::dense("here", vec![1.0])].to_vec())?;
         if first == 0 {
             return Ok(7.0);
         }

@@ -103,6 +103,72 @@ train = 'synthetic://regression?rows=300&features=5&seed=3'
 [learner]
 name = 'linear-regression'
 ";
+const MLP: &str = "
+[data]
+train = 'digits'
+label = 'class'
+[learner]
+name = 'mlp'
+hidden = [16]
+[train]
+batch = 64
+";
+const CNN: &str = "
+[data]
+train = 'digits'
+label = 'class'
+[learner]
+name = 'cnn'
+layers = ['conv 4', 'relu', 'max-pool 2', 'linear 16', 'relu']
+[train]
+batch = 64
+";
+const RNN: &str = "
+[data]
+train = 'digits'
+label = 'class'
+[learner]
+name = 'rnn'
+steps = 8
+hidden = [12]
+[train]
+batch = 64
+";
+const TRANSFORMER: &str = "
+[data]
+train = 'digits'
+label = 'class'
+[learner]
+name = 'transformer'
+steps = 8
+width = 8
+heads = 2
+blocks = 1
+[train]
+batch = 64
+";
+const AUTOENCODER: &str = "
+[data]
+train = 'digits'
+label = 'class'
+[learner]
+name = 'autoencoder'
+hidden = [16]
+code = 4
+[train]
+batch = 64
+";
+const VAE: &str = "
+[data]
+train = 'digits'
+label = 'class'
+[learner]
+name = 'vae'
+hidden = [16]
+code = 4
+[train]
+batch = 64
+";
 const RIDGE: &str = "
 [data]
 train = 'synthetic://regression?rows=300&features=5&seed=4'
@@ -614,6 +680,7 @@ fn tried(names: &[String]) -> std::result::Result<u64, Fault> {
         .chain([LASSO, ELASTIC_NET, LINEAR_SVM, KERNEL_SVM])
         .chain([BISECTING, MIXTURE, EDGES, COMPONENTS, SINGULAR, SELECTION])
         .chain([BOOSTING, TREE, FOREST, ISOLATION])
+        .chain([MLP, CNN, RNN, TRANSFORMER, AUTOENCODER, VAE])
         .chain([BAGS, ADABOOST, VOTES, STACK, BUCKET])
         .chain([SELF_TRAINING, PROPAGATION, SPREADING])
         .find(|text| text.contains(&format!("name = '{name}'")))
@@ -628,7 +695,7 @@ fn tried(names: &[String]) -> std::result::Result<u64, Fault> {
     .map(|(key, word)| format!("{key}={word}"))
     .collect();
     sets.extend(["cluster.workers=3".to_string(), "train.steps=3".to_string()]);
-    if plan == "pipeline" {
+    if ["pipeline", "hybrid", "tensor"].contains(&plan.as_str()) {
         sets.push("cluster.workers=4".to_string());
     }
     if !solver.is_empty() {

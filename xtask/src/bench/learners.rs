@@ -133,6 +133,24 @@ const CASES: &[Case] = &[
         peers: &["scikit-learn", "Spark MLlib"],
         row_bytes: None,
     },
+    Case {
+        name: "network mlp 784-512-256-10, Fashion-MNIST, batch 256, 5 epochs",
+        job: "network-mlp.toml",
+        script: ("networks.py", "mlp"),
+        data: ("fashion", "fashion.parquet"),
+        test: Some("fashion-test.parquet"),
+        peers: &["PyTorch, 1 thread", "PyTorch, 2 threads", "PyTorch DDP, 2 × 1 thread"],
+        row_bytes: None,
+    },
+    Case {
+        name: "network cnn 32-64-128-10, Fashion-MNIST, batch 128, 1 epoch",
+        job: "network-cnn.toml",
+        script: ("networks.py", "cnn"),
+        data: ("fashion", "fashion.parquet"),
+        test: Some("fashion-test.parquet"),
+        peers: &["PyTorch, 1 thread", "PyTorch, 2 threads", "PyTorch DDP, 2 × 1 thread"],
+        row_bytes: None,
+    },
 ];
 
 /// Spark takes most of the run's time and varies least.
@@ -231,6 +249,9 @@ fn rival(
     let library = match peer {
         "LightGBM" => "lightgbm",
         "XGBoost" => "xgboost",
+        "PyTorch, 1 thread" => "single1",
+        "PyTorch, 2 threads" => "single2",
+        "PyTorch DDP, 2 × 1 thread" => "ddp",
         "faiss" => "faiss",
         "SciPy, scaled by deviation" => "scaled",
         _ if is_spark => "spark",

@@ -16,6 +16,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("starlings-transport", &["starlings-core"]),
     ("starlings-observe", &["starlings-core"]),
     ("starlings-learn", &["starlings-core", "starlings-data"]),
+    ("starlings-nn", &["starlings-core", "starlings-data", "starlings-learn"]),
     ("starlings-cluster", &["starlings-core", "starlings-transport"]),
     ("starlings-engine", BELOW_ENGINE),
     ("starlings", BELOW_FRONT_DOOR),
@@ -34,6 +35,7 @@ const BELOW_ENGINE: &[&str] = &[
     "starlings-transport",
     "starlings-observe",
     "starlings-learn",
+    "starlings-nn",
     "starlings-cluster",
 ];
 
@@ -47,6 +49,7 @@ const BELOW_FRONT_DOOR: &[&str] = &[
     "starlings-transport",
     "starlings-observe",
     "starlings-learn",
+    "starlings-nn",
     "starlings-cluster",
     "starlings-engine",
 ];

@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 /// The folders in which a file is a choice.
 const FOLDERS: &[&str] = &[
     "crates/learn/src/learners",
+    "crates/nn/src/networks",
     "crates/topology/src/topologies",
     "crates/consistency/src/gates",
     "crates/consistency/src/blends",

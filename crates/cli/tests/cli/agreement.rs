@@ -73,3 +73,25 @@ fn equal_runs_write_equal_model_files() {
     let read = |name: &str| std::fs::read(folder.path().join(name)).unwrap();
     assert_eq!(read("a.safetensors"), read("b.safetensors"));
 }
+
+/// Networks compute on one thread a worker and draw from the job's generator: where a worker lives changes no bit, and
+/// the same global batch on more workers gives the same model to the rounding of f32.
+#[test]
+fn networks_agree_on_threads_and_processes() {
+    let folder = tempdir().unwrap();
+    let job = example("mlp");
+    let small = ["train.epochs=2", "learner.norm=batch-norm", "data.test=digits:test"];
+    let report = |sets: &[&str]| {
+        let mut arguments = vec!["train", job.as_str(), "--json"];
+        for set in small.iter().chain(sets) {
+            arguments.extend(["--set", set]);
+        }
+        starlings(folder.path(), &arguments).report()
+    };
+    let threads = report(&["cluster.launcher=threads", "cluster.workers=3"]);
+    let processes = report(&["cluster.launcher=processes", "cluster.workers=3"]);
+    assert_eq!(threads["digest"], processes["digest"]);
+    let alone = report(&["cluster.workers=1"])["objective"].as_f64().unwrap();
+    let three = threads["objective"].as_f64().unwrap();
+    assert!((alone - three).abs() < 1e-5 * alone, "{alone} {three}");
+}

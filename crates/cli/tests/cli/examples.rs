@@ -26,11 +26,13 @@ fn no_example_is_forgotten_here() {
     names.sort();
     let tested = [
         "adaboost.toml",
+        "autoencoder.toml",
         "averaging.toml",
         "bagging.toml",
         "bisecting-k-means.toml",
         "boosted-stumps.toml",
         "bucket.toml",
+        "cnn.toml",
         "decision-tree.toml",
         "digits.toml",
         "elastic-net.toml",
@@ -41,6 +43,7 @@ fn no_example_is_forgotten_here() {
         "gossip.toml",
         "gradient-boosting.toml",
         "grouped.toml",
+        "hybrid.toml",
         "isolation-forest.toml",
         "isotonic-regression.toml",
         "k-means.toml",
@@ -52,11 +55,14 @@ fn no_example_is_forgotten_here() {
         "linear-svm.toml",
         "local-steps.toml",
         "mini-batch-k-means.toml",
+        "mlp.toml",
         "naive-bayes.toml",
         "other-library.toml",
         "parameter-server.toml",
         "perceptron.toml",
+        "pipeline.toml",
         "pipelined-perceptron.toml",
+        "placed.toml",
         "power-iteration-clustering.toml",
         "prepared.toml",
         "principal-components.toml",
@@ -65,6 +71,7 @@ fn no_example_is_forgotten_here() {
         "ratings.toml",
         "reproducible.toml",
         "ridge.toml",
+        "rnn.toml",
         "scheduled-lasso.toml",
         "self-training.toml",
         "sorted.toml",
@@ -72,9 +79,12 @@ fn no_example_is_forgotten_here() {
         "stacking.toml",
         "streaming.toml",
         "survival-regression.toml",
+        "tensor.toml",
         "topics.toml",
+        "transformer.toml",
         "truncated-svd.toml",
         "unequal-workers.toml",
+        "vae.toml",
         "validation.toml",
         "voting.toml",
     ];
@@ -216,6 +226,20 @@ fn a_pipeline_learns_digits() {
 }
 
 #[test]
+fn networks_in_stages_learn_digits() {
+    for (name, plan) in [
+        ("pipeline", "pipeline"),
+        ("hybrid", "hybrid"),
+        ("placed", "pipeline"),
+        ("tensor", "tensor"),
+    ] {
+        let report = runs(name, &[]);
+        assert_eq!(report["plan"], plan);
+        assert!(accuracy(&report) > 0.93, "{report}");
+    }
+}
+
+#[test]
 fn prepared_pixels_learn_digits() {
     assert!(accuracy(&runs("prepared", &[])) > 0.93);
 }
@@ -319,4 +343,20 @@ fn a_rising_function_explains_some_of_the_target() {
 fn survival_times_are_fitted_as_they_were_made() {
     let report = runs("survival-regression", &[]);
     assert!(report["metrics"]["log_likelihood"].as_f64().unwrap() > -0.6, "{report}");
+}
+
+#[test]
+fn networks_read_digits() {
+    for (name, epochs, least) in
+        [("mlp", 15, 0.93), ("cnn", 4, 0.95), ("rnn", 6, 0.85), ("transformer", 9, 0.85)]
+    {
+        let report = runs(name, &[&format!("train.epochs={epochs}")]);
+        let accuracy = report["evaluation"]["accuracy"].as_f64().unwrap();
+        assert!(accuracy > least, "{name}: {accuracy}");
+    }
+    for name in ["autoencoder", "vae"] {
+        let (start, end) = (runs(name, &["train.epochs=1"]), runs(name, &["train.epochs=8"]));
+        let loss = |report: &serde_json::Value| report["metrics"]["loss"].as_f64().unwrap();
+        assert!(loss(&end) < 0.9 * loss(&start), "{name}: {} {}", loss(&start), loss(&end));
+    }
 }

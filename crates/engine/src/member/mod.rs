@@ -232,7 +232,7 @@ impl Shell {
         if let Blame::Peer(Some(seat)) = fault.blame() {
             let (phase, step) = self.whereabouts.get();
             let epoch = self.epoch();
-            let _ = self.line.mention(FromWorker::Accuse { epoch, seat, phase, step });
+            self.line.accuse(FromWorker::Accuse { epoch, seat, phase, step });
         }
     }
 }

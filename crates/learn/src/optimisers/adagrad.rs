@@ -2,16 +2,20 @@
 //! optimization", 2011): s ← s + g², w ← w − η·g/(√s + ε). What has seen large gradients moves in small steps, so
 //! that stale gradients do little harm (Dean et al., 2012).
 
+use super::Real;
+
 /// One step on some weights with their gradient and the sum of squared gradients.
-pub(crate) fn step(
+#[inline(always)]
+pub fn step<T: Real>(
     (rate, epsilon): (f64, f64),
-    weights: &mut [f64],
-    gradient: &[f64],
-    squares: &mut [f64],
+    weights: &mut [T],
+    gradient: &[T],
+    squares: &mut [T],
 ) {
-    for ((weight, slope), square) in weights.iter_mut().zip(gradient).zip(squares) {
+    let (rate, epsilon) = (T::of(rate), T::of(epsilon));
+    for ((weight, &slope), square) in weights.iter_mut().zip(gradient).zip(squares) {
         *square += slope * slope;
-        *weight -= rate * slope / (square.sqrt() + epsilon);
+        *weight -= rate * slope / (square.root() + epsilon);
     }
 }
 

@@ -1,45 +1,51 @@
 //! Adam (Kingma and Ba, "Adam: a method for stochastic optimization", 2015, algorithm 1): steps of a size
 //! that does not depend on the scale of the gradient, from running means of the gradient and its square.
 
+use super::Real;
+
 /// Constants of a step, by the paper's names.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Adam {
+pub struct Adam {
     /// α: the learning rate.
-    pub(crate) rate: f64,
+    pub rate: f64,
     /// β₁: how much of the mean gradient stays.
-    pub(crate) beta1: f64,
+    pub beta1: f64,
     /// β₂: how much of the mean squared gradient stays.
-    pub(crate) beta2: f64,
+    pub beta2: f64,
     /// ε: keeps the quotient finite.
-    pub(crate) epsilon: f64,
+    pub epsilon: f64,
 }
 
 /// The running means of some weights.
-pub(crate) struct Means<'a> {
+pub struct Means<'a, T> {
     /// m: of the gradient.
-    pub(crate) first: &'a mut [f64],
+    pub first: &'a mut [T],
     /// v: of its square.
-    pub(crate) second: &'a mut [f64],
+    pub second: &'a mut [T],
 }
 
 /// One step on some weights with their gradient. `count` is the number of steps that these weights have
 /// taken, this one included: it undoes the pull of the means towards their start at zero.
-pub(crate) fn step(
+#[inline(always)]
+pub fn step<T: Real>(
     options: Adam,
     count: i64,
-    weights: &mut [f64],
-    gradient: &[f64],
-    means: Means<'_>,
+    weights: &mut [T],
+    gradient: &[T],
+    means: Means<'_, T>,
 ) {
     let Adam { rate, beta1, beta2, epsilon } = options;
     // Powers from the count and not from a running product: replicas that join later get the same bits.
     let power = |beta: f64| 1.0 - beta.powi(i32::try_from(count).unwrap_or(i32::MAX));
-    let (correction1, correction2) = (power(beta1), power(beta2));
+    let (correction1, correction2) = (T::of(power(beta1)), T::of(power(beta2)));
+    let (rate, epsilon) = (T::of(rate), T::of(epsilon));
+    let (keep1, keep2) = (T::of(beta1), T::of(beta2));
+    let (fresh1, fresh2) = (T::of(1.0 - beta1), T::of(1.0 - beta2));
     let moments = means.first.iter_mut().zip(means.second);
     for ((weight, &slope), (first, second)) in weights.iter_mut().zip(gradient).zip(moments) {
-        *first = beta1 * *first + (1.0 - beta1) * slope;
-        *second = beta2 * *second + (1.0 - beta2) * slope * slope;
-        *weight -= rate * (*first / correction1) / ((*second / correction2).sqrt() + epsilon);
+        *first = keep1 * *first + fresh1 * slope;
+        *second = keep2 * *second + fresh2 * slope * slope;
+        *weight -= rate * (*first / correction1) / ((*second / correction2).root() + epsilon);
     }
 }
 

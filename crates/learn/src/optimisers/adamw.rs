@@ -1,18 +1,20 @@
 //! AdamW (Loshchilov and Hutter, "Decoupled weight decay regularization", 2019): Adam's step on the gradient of the
 //! loss alone; weights decay beside it by η·λ, so that the decay is not divided by the gradient's size.
 
+use super::Real;
 use super::adam::{self, Adam, Means};
 
 /// One step on some weights with their gradient. `decay` is λ, times the steps these weights have missed; `count` as
 /// for Adam.
-pub(crate) fn step(
+#[inline(always)]
+pub fn step<T: Real>(
     (options, decay): (Adam, f64),
     count: i64,
-    weights: &mut [f64],
-    gradient: &[f64],
-    means: Means<'_>,
+    weights: &mut [T],
+    gradient: &[T],
+    means: Means<'_, T>,
 ) {
-    let kept = (1.0 - options.rate * decay).max(0.0);
+    let kept = T::of((1.0 - options.rate * decay).max(0.0));
     weights.iter_mut().for_each(|weight| *weight *= kept);
     adam::step(options, count, weights, gradient, means);
 }

@@ -2,37 +2,42 @@
 //! Adam's direction with decay, r = m̂/(√v̂ + ε) + λ·w, taken for a whole layer at once with a step as long as the
 //! layer's weights: w ← w − η·‖w‖/‖r‖·r. A layer whose weights or direction are zero takes a step of length η·‖r‖ (φ = 1).
 
+use super::Real;
 use super::adam::{Adam, Means};
 
 /// One step on a layer's weights with their gradient. `decay` is λ; `count` is the number of steps taken, this one
 /// included.
-pub(crate) fn step(
+pub fn step<T: Real>(
     (options, decay): (Adam, f64),
     count: i64,
-    weights: &mut [f64],
-    gradient: &[f64],
-    means: Means<'_>,
+    weights: &mut [T],
+    gradient: &[T],
+    means: Means<'_, T>,
 ) {
     let Adam { rate, beta1, beta2, epsilon } = options;
     let power = |beta: f64| 1.0 - beta.powi(i32::try_from(count).unwrap_or(i32::MAX));
-    let (correction1, correction2) = (power(beta1), power(beta2));
+    let (correction1, correction2) = (T::of(power(beta1)), T::of(power(beta2)));
+    let (epsilon, decay) = (T::of(epsilon), T::of(decay));
+    let (keep1, keep2) = (T::of(beta1), T::of(beta2));
+    let (fresh1, fresh2) = (T::of(1.0 - beta1), T::of(1.0 - beta2));
     let moments = means.first.iter_mut().zip(means.second);
     let mut directions = Vec::with_capacity(weights.len());
-    for ((weight, &slope), (first, second)) in weights.iter().zip(gradient).zip(moments) {
-        *first = beta1 * *first + (1.0 - beta1) * slope;
-        *second = beta2 * *second + (1.0 - beta2) * slope * slope;
-        let quotient = (*first / correction1) / ((*second / correction2).sqrt() + epsilon);
+    for ((&weight, &slope), (first, second)) in weights.iter().zip(gradient).zip(moments) {
+        *first = keep1 * *first + fresh1 * slope;
+        *second = keep2 * *second + fresh2 * slope * slope;
+        let quotient = (*first / correction1) / ((*second / correction2).root() + epsilon);
         directions.push(quotient + decay * weight);
     }
     let trust = match (length(weights), length(&directions)) {
         (weights, directions) if weights > 0.0 && directions > 0.0 => weights / directions,
         _ => 1.0,
     };
-    weights.iter_mut().zip(&directions).for_each(|(weight, d)| *weight -= rate * trust * d);
+    let rate = T::of(rate * trust);
+    weights.iter_mut().zip(&directions).for_each(|(weight, &d)| *weight -= rate * d);
 }
 
-fn length(vector: &[f64]) -> f64 {
-    vector.iter().map(|value| value * value).sum::<f64>().sqrt()
+fn length<T: Real>(vector: &[T]) -> f64 {
+    vector.iter().map(|value| value.wide() * value.wide()).sum::<f64>().sqrt()
 }
 
 #[cfg(test)]

@@ -1,17 +1,76 @@
 //! Optimisers: pure functions on slices with explicit state, so that the state can live in the model and a
-//! server can step the rows it owns.
+//! server can step the rows it owns. Those that need nothing but slices work on f32 and f64 alike: linear models keep
+//! their weights as f64, networks as f32. They are always inlined, so that callers can run them on wider vectors.
 
-pub(crate) mod adagrad;
-pub(crate) mod adam;
-pub(crate) mod adamw;
+pub mod adagrad;
+pub mod adam;
+pub mod adamw;
 pub(crate) mod conjugate_gradient;
-pub(crate) mod lamb;
+pub mod lamb;
 pub(crate) mod lbfgs;
 pub(crate) mod line_search;
-pub(crate) mod momentum;
-pub(crate) mod nesterov;
+pub mod momentum;
+pub mod nesterov;
 pub(crate) mod orthant;
 pub(crate) mod probing;
 pub(crate) mod resting;
-pub(crate) mod rmsprop;
-pub(crate) mod sgd;
+pub mod rmsprop;
+pub mod sgd;
+
+use std::iter::Sum;
+use std::ops::{Add, AddAssign, Div, Mul, MulAssign, Sub, SubAssign};
+
+/// A kind of number that weights are made of.
+pub trait Real:
+    Copy
+    + Add<Output = Self>
+    + Sub<Output = Self>
+    + Mul<Output = Self>
+    + Div<Output = Self>
+    + AddAssign
+    + SubAssign
+    + MulAssign
+    + Sum
+    + PartialOrd
+{
+    /// The nearest such number.
+    fn of(value: f64) -> Self;
+    /// As f64.
+    fn wide(self) -> f64;
+    /// Its square root.
+    fn root(self) -> Self;
+}
+
+impl Real for f64 {
+    #[inline(always)]
+    fn of(value: f64) -> f64 {
+        value
+    }
+
+    #[inline(always)]
+    fn wide(self) -> f64 {
+        self
+    }
+
+    #[inline(always)]
+    fn root(self) -> f64 {
+        self.sqrt()
+    }
+}
+
+impl Real for f32 {
+    #[inline(always)]
+    fn of(value: f64) -> f32 {
+        value as f32
+    }
+
+    #[inline(always)]
+    fn wide(self) -> f64 {
+        f64::from(self)
+    }
+
+    #[inline(always)]
+    fn root(self) -> f32 {
+        self.sqrt()
+    }
+}

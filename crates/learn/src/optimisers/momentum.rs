@@ -1,20 +1,24 @@
 //! Gradient descent with momentum (Polyak, "Some methods of speeding up the convergence of iteration
 //! methods", 1964), in the form of Sutskever et al. (2013) that PyTorch uses: v ← μ·v + g, w ← w − η·v.
 
+use super::Real;
+
 /// Learning rate and momentum of a step.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Momentum {
+pub struct Momentum {
     /// η.
-    pub(crate) rate: f64,
+    pub rate: f64,
     /// μ: how much of the velocity stays.
-    pub(crate) momentum: f64,
+    pub momentum: f64,
 }
 
 /// One step on some weights with their gradient and velocity.
-pub(crate) fn step(options: Momentum, weights: &mut [f64], gradient: &[f64], velocity: &mut [f64]) {
-    for ((weight, slope), speed) in weights.iter_mut().zip(gradient).zip(velocity) {
-        *speed = options.momentum * *speed + slope;
-        *weight -= options.rate * *speed;
+#[inline(always)]
+pub fn step<T: Real>(options: Momentum, weights: &mut [T], gradient: &[T], velocity: &mut [T]) {
+    let (rate, momentum) = (T::of(options.rate), T::of(options.momentum));
+    for ((weight, &slope), speed) in weights.iter_mut().zip(gradient).zip(velocity) {
+        *speed = momentum * *speed + slope;
+        *weight -= rate * *speed;
     }
 }
 

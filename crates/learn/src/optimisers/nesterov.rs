@@ -2,13 +2,16 @@
 //! O(1/k²)", 1983), in the form of Sutskever et al. (2013) that PyTorch uses: v ← μ·v + g, w ← w − η·(g + μ·v). The
 //! step is the one that momentum would take next, corrected before it is taken.
 
+use super::Real;
 use super::momentum::Momentum;
 
 /// One step on some weights with their gradient and velocity.
-pub(crate) fn step(options: Momentum, weights: &mut [f64], gradient: &[f64], velocity: &mut [f64]) {
-    for ((weight, slope), speed) in weights.iter_mut().zip(gradient).zip(velocity) {
-        *speed = options.momentum * *speed + slope;
-        *weight -= options.rate * (slope + options.momentum * *speed);
+#[inline(always)]
+pub fn step<T: Real>(options: Momentum, weights: &mut [T], gradient: &[T], velocity: &mut [T]) {
+    let (rate, momentum) = (T::of(options.rate), T::of(options.momentum));
+    for ((weight, &slope), speed) in weights.iter_mut().zip(gradient).zip(velocity) {
+        *speed = momentum * *speed + slope;
+        *weight -= rate * (slope + momentum * *speed);
     }
 }
 

@@ -1,23 +1,27 @@
 //! RMSProp (Tieleman and Hinton, "Lecture 6.5: divide the gradient by a running average of its recent magnitude",
 //! 2012): s ← ρ·s + (1 − ρ)·g², w ← w − η·g/(√s + ε). AdaGrad that forgets, so that steps do not die out.
 
+use super::Real;
+
 /// Constants of a step.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct RmsProp {
+pub struct RmsProp {
     /// η.
-    pub(crate) rate: f64,
+    pub rate: f64,
     /// ρ: how much of the mean square stays.
-    pub(crate) keep: f64,
+    pub keep: f64,
     /// ε: keeps the quotient finite.
-    pub(crate) epsilon: f64,
+    pub epsilon: f64,
 }
 
 /// One step on some weights with their gradient and its mean square.
-pub(crate) fn step(options: RmsProp, weights: &mut [f64], gradient: &[f64], squares: &mut [f64]) {
-    let RmsProp { rate, keep, epsilon } = options;
-    for ((weight, slope), square) in weights.iter_mut().zip(gradient).zip(squares) {
-        *square = keep * *square + (1.0 - keep) * slope * slope;
-        *weight -= rate * slope / (square.sqrt() + epsilon);
+#[inline(always)]
+pub fn step<T: Real>(options: RmsProp, weights: &mut [T], gradient: &[T], squares: &mut [T]) {
+    let (rate, epsilon) = (T::of(options.rate), T::of(options.epsilon));
+    let (keep, fresh) = (T::of(options.keep), T::of(1.0 - options.keep));
+    for ((weight, &slope), square) in weights.iter_mut().zip(gradient).zip(squares) {
+        *square = keep * *square + fresh * slope * slope;
+        *weight -= rate * slope / (square.root() + epsilon);
     }
 }
 

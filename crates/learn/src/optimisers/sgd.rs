@@ -1,9 +1,13 @@
 //! Stochastic gradient descent (Robbins and Monro, "A stochastic approximation method", 1951):
 //! w ← w − η·g. It has no state.
 
+use super::Real;
+
 /// One step on some weights with their gradient.
-pub(crate) fn step(rate: f64, weights: &mut [f64], gradient: &[f64]) {
-    for (weight, slope) in weights.iter_mut().zip(gradient) {
+#[inline(always)]
+pub fn step<T: Real>(rate: f64, weights: &mut [T], gradient: &[T]) {
+    let rate = T::of(rate);
+    for (weight, &slope) in weights.iter_mut().zip(gradient) {
         *weight -= rate * slope;
     }
 }

@@ -14,9 +14,13 @@ pub fn check(plan: &dyn Plan) -> Verdict {
     ensure!(stages > 0, "a model of no stages");
     for shards in [16, 48] {
         for world in 1..=17 {
-            check_one(plan, world, shards)?;
+            let fits = check_one(plan, world, shards)? == Fits::Yes;
+            let may = plan.world().is_none_or(|only| only == world);
+            ensure!(may || !fits, "{world} workers are taken, and {:?} are said", plan.world());
         }
-        for world in [stages, 2 * stages] {
+        let worlds = plan.world().map_or(vec![stages, 2 * stages], |only| vec![only]);
+        // More pipelines than shards cannot all have rows.
+        for world in worlds.into_iter().filter(|world| world / stages <= shards) {
             ensure!(
                 check_one(plan, world, shards)? == Fits::Yes,
                 "{world} workers are refused although they make whole pipelines"

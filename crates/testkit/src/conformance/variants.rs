@@ -18,9 +18,12 @@ pub fn variants<B>(entry: &Entry<B>) -> Vec<(String, Params)> {
             ParamKind::Integer { min, max } => {
                 [min, max.min(min + 5), max].map(toml::Value::from).to_vec()
             }
-            ParamKind::Float { .. } | ParamKind::Text | ParamKind::Table | ParamKind::Tables => {
-                Vec::new()
-            }
+            ParamKind::Float { .. }
+            | ParamKind::Text
+            | ParamKind::Sizes { .. }
+            | ParamKind::Texts
+            | ParamKind::Table
+            | ParamKind::Tables => Vec::new(),
         };
         made.extend(values.into_iter().map(|value| with(entry, Some((param.name, value)))));
     }

@@ -134,7 +134,8 @@ impl Crew {
             }
             let own =
                 Facts { schema: schemas(number), seed: fit.seed(facts.seed), ..facts.clone() };
-            let made = member.learner.init(&own, place).map_err(|fault| within(member, fault))?;
+            let made =
+                member.learner.init(&own, place.clone()).map_err(|fault| within(member, fault))?;
             parts::put(model, &parts::prefix(number), made);
             let steps_max = match member.learner.appetite() {
                 Appetite::Passes => 0,
@@ -213,7 +214,7 @@ impl Crew {
         let mut outbox = Outbox::new();
         learner.contribute(&mut Work {
             moment,
-            place: work.place,
+            place: work.place.clone(),
             model: &model,
             batch,
             memory: &mut memory,

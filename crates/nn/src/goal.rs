@@ -1,0 +1,261 @@
+//! What a network is trained for: the loss of its outputs, and what they mean. Losses are *sums* over rows, each times
+//! the row's weight, so that the sums of workers add up; whoever applies them divides.
+
+use crate::learner::append;
+use crate::pass::{numbers, tensor};
+use burn_tensor::{Tensor, activation};
+use starlings_core::{Fault, Result};
+use starlings_data::{Batch, LabelNeed, Schema, Table, Target};
+use starlings_learn::{Task, refusals};
+
+/// What outputs are compared with.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) enum Goal {
+    /// A class of each row: cross-entropy of the softmax, with a share of the truth spread over all classes (Szegedy et
+    /// al., "Rethinking the Inception architecture", 2016).
+    Class { smoothing: f64 },
+    /// A number for each row: squared error.
+    Number,
+    /// The row itself: mean squared error over its numbers.
+    Itself,
+    /// At each token of a row the next one, of so many: mean cross-entropy (Bengio et al., "A neural probabilistic
+    /// language model", 2003).
+    Next { tokens: usize, smoothing: f64 },
+}
+
+/// Sums that [`Goal::tally`] makes: loss and weight of the rows, then what is right, off, squared labels and so on.
+pub(crate) const SUMS: usize = 7;
+
+impl Goal {
+    /// What kind of answer it gives.
+    pub(crate) fn task(self) -> Task {
+        match self {
+            Goal::Class { .. } => Task::Classification,
+            Goal::Number => Task::Regression,
+            Goal::Itself | Goal::Next { .. } => Task::Projection,
+        }
+    }
+
+    /// What it wants of labels.
+    pub(crate) fn label(self) -> LabelNeed {
+        match self {
+            Goal::Class { .. } => LabelNeed::Class,
+            Goal::Number => LabelNeed::Number,
+            Goal::Itself | Goal::Next { .. } => LabelNeed::None,
+        }
+    }
+
+    /// How many numbers the network must give for a row.
+    ///
+    /// # Errors
+    /// When labels are not such that they could be learned.
+    pub(crate) fn outputs(self, schema: &Schema) -> Result<usize> {
+        match (self, &schema.target) {
+            (Goal::Class { .. }, Target::Classes(classes)) if classes.len() > 1 => {
+                Ok(classes.len())
+            }
+            (Goal::Class { .. }, _) => {
+                Err(Fault::caller("there are fewer than two classes to tell apart")
+                    .hint("set [data] label to a column with classes, or task = \"regression\""))
+            }
+            (Goal::Number, Target::Number) => Ok(1),
+            (Goal::Number, _) => Err(Fault::caller("labels are not numbers")
+                .hint("set [data] label to a column of numbers, or task = \"classification\"")),
+            (Goal::Itself, _) => Ok(schema.features),
+            (Goal::Next { .. }, _) if schema.features < 2 => {
+                Err(Fault::caller("rows of one token have no next one"))
+            }
+            (Goal::Next { tokens, .. }, _) => Ok(tokens),
+        }
+    }
+
+    /// Refuses rows whose labels cannot be.
+    ///
+    /// # Errors
+    /// The first such row.
+    pub(crate) fn check(self, outputs: usize, batch: &Batch<'_>) -> Result<()> {
+        match self {
+            Goal::Class { .. } => refusals::check_classes(outputs, batch),
+            Goal::Number => refusals::check_numbers(batch),
+            Goal::Itself => Ok(()),
+            Goal::Next { tokens, .. } => {
+                let whole = |x: f32| x >= 0.0 && x < tokens as f32 && x.fract() == 0.0;
+                let what = format!("which is no token: they are whole numbers below {tokens}");
+                refusals::find_number(batch, &what, whole).map_or(Ok(()), Err)
+            }
+        }
+    }
+
+    /// Whether the loss reads the rows themselves.
+    pub(crate) fn reads_inputs(self) -> bool {
+        matches!(self, Goal::Itself | Goal::Next { .. })
+    }
+
+    /// The sum over rows of loss times weight, to be differentiated.
+    pub(crate) fn loss(self, outputs: Tensor<2>, told: &Told) -> Tensor<1> {
+        let [rows, width] = outputs.dims();
+        match self {
+            Goal::Class { smoothing } => {
+                let spread = (smoothing / width as f64) as f32;
+                let mut truth = Vec::with_capacity(rows * width);
+                for (label, weight) in told.labels.iter().zip(&told.weights) {
+                    let from = truth.len();
+                    truth.resize(from + width, -weight * spread);
+                    truth[from + *label as usize] -= weight * (1.0 - smoothing) as f32;
+                }
+                (activation::log_softmax(outputs, 1) * tensor(truth, [rows, width])).sum()
+            }
+            Goal::Number => {
+                let errors = outputs - tensor(told.labels.clone(), [rows, 1]);
+                (errors.square() * tensor(told.weights.clone(), [rows, 1])).sum()
+            }
+            Goal::Itself => {
+                let errors = outputs - tensor(told.inputs.clone(), [rows, width]);
+                let shares = told.weights.iter().map(|weight| weight / width as f32).collect();
+                (errors.square() * tensor(shares, [rows, 1])).sum()
+            }
+            Goal::Next { tokens, smoothing } => {
+                let steps = width / tokens;
+                let truth = next_tokens(told, (steps, tokens), smoothing);
+                let scores = outputs.reshape([rows * steps, tokens]);
+                (activation::log_softmax(scores, 1) * tensor(truth, [rows * steps, tokens])).sum()
+            }
+        }
+    }
+
+    /// Adds rows to the sums that objective and metrics are made of.
+    pub(crate) fn tally(self, outputs: Tensor<2>, told: &Told, sums: &mut [f64]) {
+        let width = outputs.dims()[1];
+        let outputs = numbers(outputs);
+        for (row, scores) in outputs.chunks_exact(width).enumerate() {
+            let weight = f64::from(told.weights[row]);
+            let own = match self {
+                Goal::Class { smoothing } => class(scores, told.labels[row] as usize, smoothing),
+                Goal::Number => number(f64::from(scores[0]), f64::from(told.labels[row])),
+                Goal::Itself => itself(scores, &told.inputs[row * width..(row + 1) * width]),
+                Goal::Next { tokens, smoothing } => {
+                    let steps = width / tokens;
+                    next(scores, &told.inputs[row * steps..(row + 1) * steps], smoothing)
+                }
+            };
+            sums[0] += weight;
+            sums[1..].iter_mut().zip(own).for_each(|(sum, own)| *sum += weight * own);
+        }
+    }
+
+    /// The mean loss, as [`tally`](Goal::tally) saw it.
+    pub(crate) fn objective(self, sums: &[f64]) -> f64 {
+        sums[1] / sums[0].max(f64::MIN_POSITIVE)
+    }
+
+    /// Metrics by the contract's names.
+    pub(crate) fn metrics(self, sums: &[f64]) -> Vec<(&'static str, f64)> {
+        let mean = |at: usize| sums[at] / sums[0].max(f64::MIN_POSITIVE);
+        match self {
+            Goal::Class { .. } => vec![("accuracy", mean(2)), ("log_loss", mean(3))],
+            Goal::Number => {
+                let spread = mean(5) - mean(4) * mean(4);
+                let mut found = vec![("rmse", mean(2).sqrt()), ("mae", mean(3))];
+                if spread > 0.0 {
+                    found.push(("r2", 1.0 - mean(2) / spread));
+                }
+                found
+            }
+            Goal::Itself => vec![("loss", mean(1))],
+            Goal::Next { .. } => {
+                vec![("loss", mean(3)), ("perplexity", mean(3).exp()), ("accuracy", mean(2))]
+            }
+        }
+    }
+
+    /// What `predict` gives for rows of outputs.
+    pub(crate) fn answer(self, outputs: Tensor<2>) -> Vec<f32> {
+        match self {
+            Goal::Class { .. } => numbers(activation::softmax(outputs, 1)),
+            Goal::Number | Goal::Itself => numbers(outputs),
+            Goal::Next { tokens, .. } => {
+                let width = outputs.dims()[1];
+                let last = outputs.narrow(1, width - tokens, tokens);
+                numbers(activation::softmax(last, 1))
+            }
+        }
+    }
+}
+
+/// What logarithms of chances are multiplied by: at each step but the last the next token counts, all steps alike.
+fn next_tokens(told: &Told, (steps, tokens): (usize, usize), smoothing: f64) -> Vec<f32> {
+    let mut truth = vec![0.0; told.inputs.len() * tokens];
+    for (at, truth) in truth.chunks_exact_mut(tokens).enumerate() {
+        if (at + 1) % steps == 0 {
+            continue;
+        }
+        let weight = told.weights[at / steps] / (steps - 1) as f32;
+        truth.fill(-weight * (smoothing / tokens as f64) as f32);
+        truth[told.inputs[at + 1] as usize] -= weight * (1.0 - smoothing) as f32;
+    }
+    truth
+}
+
+/// What is known of the rows of a pass.
+#[derive(Clone, Default, Debug)]
+pub(crate) struct Told {
+    /// Their features, row after row.
+    pub(crate) inputs: Vec<f32>,
+    /// Their labels; zeros where there are none.
+    pub(crate) labels: Vec<f32>,
+    /// How much they count.
+    pub(crate) weights: Vec<f32>,
+}
+
+impl Told {
+    /// What is known of some rows of a table.
+    pub(crate) fn of(table: &Table, rows: &[usize]) -> Told {
+        let mut told = Told::default();
+        rows.iter().for_each(|&row| told.push(table, row, true));
+        told
+    }
+
+    /// One row more, with its numbers where they are wanted.
+    pub(crate) fn push(&mut self, table: &Table, row: usize, inputs: bool) {
+        if inputs {
+            append(table.row(row), table.width(), &mut self.inputs);
+        }
+        self.labels.push(table.labels.get(row).copied().unwrap_or_default());
+        self.weights.push(table.weight(row) as f32);
+    }
+}
+
+/// Loss, whether it is right, and the loss of the label alone.
+fn class(scores: &[f32], truth: usize, smoothing: f64) -> [f64; SUMS - 1] {
+    let top = scores.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+    let total: f64 = scores.iter().map(|&score| f64::from(score - top).exp()).sum();
+    let log = |score: f32| f64::from(score - top) - total.ln();
+    let plain = -log(scores[truth]);
+    let spread: f64 = -scores.iter().map(|&score| log(score)).sum::<f64>() / scores.len() as f64;
+    let right = scores.iter().position(|&score| score == top) == Some(truth);
+    let right = f64::from(u8::from(right));
+    [(1.0 - smoothing) * plain + smoothing * spread, right, plain, 0.0, 0.0, 0.0]
+}
+
+/// Loss, squared error, error, label and its square.
+fn number(answer: f64, label: f64) -> [f64; SUMS - 1] {
+    let error = answer - label;
+    [error * error, error * error, error.abs(), label, label * label, 0.0]
+}
+
+/// The means of [`class`] over the steps of a row but the last.
+fn next(scores: &[f32], inputs: &[f32], smoothing: f64) -> [f64; SUMS - 1] {
+    let mut sums = [0.0; SUMS - 1];
+    let steps = inputs.len() - 1;
+    let tokens = scores.len() / inputs.len();
+    for (scores, truth) in scores.chunks_exact(tokens).zip(&inputs[1..]) {
+        let own = class(scores, *truth as usize, smoothing);
+        sums.iter_mut().zip(own).for_each(|(sum, own)| *sum += own / steps as f64);
+    }
+    sums
+}
+
+fn itself(scores: &[f32], inputs: &[f32]) -> [f64; SUMS - 1] {
+    let squares = scores.iter().zip(inputs).map(|(a, b)| f64::from(a - b).powi(2));
+    [squares.sum::<f64>() / scores.len() as f64, 0.0, 0.0, 0.0, 0.0, 0.0]
+}

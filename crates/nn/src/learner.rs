@@ -1,0 +1,610 @@
+//! The learner that every network is: a design (which layers), a goal (which loss) and a recipe (how it is trained).
+//! `contribute` runs the worker's rows of a step through the network and back, and emits the *sum* of their gradients,
+//! one block a parameter, the last layer's first; `apply` divides the sums and takes the optimiser's step. Under a barrier
+//! with exact sums the model is, to rounding, the one that one worker would have made of the same global batch.
+
+use crate::chain::{self, Link, Source};
+use crate::flow::{Flow, Form};
+use crate::goal::{Goal, SUMS, Told};
+use crate::pass::{Lesson, Pass, Share, Weights, numbers, tensor};
+use crate::recipe::Recipe;
+use crate::solver::{Stride, all_finite, f32s_mut};
+use crate::split::{self, Split};
+use crate::stack::Stack;
+use crate::stage::{Care, Parameter};
+use crate::sums::{Emission, Sums};
+use starlings_core::{
+    Ability, Block, Body, FEATURES, Fault, Graph, Model, Op, Result, Role, Rows, Tensor, Update,
+    Values,
+};
+use starlings_data::{Batch, LabelNeed, Row, Schema, Slice};
+use starlings_learn::{
+    Appetite, Facts, Grade, Learner, Moment, Outbox, Outcome, Place, Task, Work, refusals,
+};
+use std::ops::Range;
+
+/// Features, outputs, steps of the job, steps of a pass.
+const SIZES: &str = "network";
+/// Pass, sum and weight of its losses, the best mean so far, passes since.
+const STOPPING: &str = "stopping";
+/// Loss and weight of the rows of a step.
+const LOSS: &str = "loss";
+/// How many rows tracked means are of.
+const COUNT: &str = "rows";
+/// Rows that answer at once.
+pub(crate) const ANSWERED: usize = 256;
+/// What networks give unless their parameters take it away.
+pub(crate) const GIVES: &[Ability] =
+    &[Ability::RowWise, Ability::LocalSteps, Ability::StagedModel, Ability::SplitModel];
+/// How much of a tracked mean a step replaces, as in PyTorch.
+const FRESH: f32 = 0.1;
+
+/// Which layers a network has.
+pub(crate) trait Design: Send + Sync {
+    /// The form in which it takes rows of so many features.
+    ///
+    /// # Errors
+    /// When they do not fit.
+    fn input(&self, features: usize) -> Result<Form>;
+
+    /// The lines of its layers for rows of so many features, but for the last, linear one that gives the outputs.
+    fn lines(&self, features: usize) -> Vec<String>;
+
+    /// What `predict` gives.
+    fn answer(&self) -> Answer {
+        Answer::Output
+    }
+}
+
+/// What `predict` gives for a row.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Answer {
+    /// The network's output.
+    Output,
+    /// What comes out of the first so many layers.
+    Code(usize),
+    /// How far the output is from the row itself.
+    Error,
+}
+
+/// A network as a learner.
+pub(crate) struct Network {
+    design: Box<dyn Design>,
+    pub(crate) goal: Goal,
+    pub(crate) recipe: Recipe,
+    /// Whether stages track means besides their gradients.
+    tracks: bool,
+    /// Whether it has layers that can be split among workers.
+    splits: bool,
+}
+
+impl Network {
+    /// A network of a design. Lines that cannot be understood are refused here, forms that do not fit at the start.
+    pub(crate) fn new(design: Box<dyn Design>, goal: Goal, recipe: Recipe) -> Network {
+        let by_batch = |line: &String| {
+            line.starts_with("batch-norm")
+                || (line.starts_with("residual") && !line.contains("groups"))
+        };
+        let mut lines = design.lines(1);
+        let tracks = lines.iter().any(by_batch);
+        lines.push("linear 1".to_string());
+        let splits = recipe.solver.is_row_wise() && split::has_pair(&lines);
+        Network { design, goal, recipe, tracks, splits }
+    }
+
+    pub(crate) fn stack(&self, sizes: Sizes) -> Result<Stack> {
+        let mut lines = self.design.lines(sizes.features);
+        lines.push(format!("linear {}", sizes.outputs));
+        Stack::build(self.design.input(sizes.features)?, &lines)
+    }
+
+    fn stack_of(&self, model: &Model) -> Result<(Sizes, Stack)> {
+        let sizes = Sizes::of(model);
+        let stack = self.stack(sizes)?;
+        match split::part_of(model) {
+            None => Ok((sizes, stack)),
+            Some(part) => {
+                let split = Split::of(&stack, part)?;
+                Ok((sizes, Stack::part(stack.input(), stack.lines(), &split)?))
+            }
+        }
+    }
+
+    fn check(&self, sizes: Sizes, batch: &Batch<'_>) -> Result<()> {
+        refusals::check_width(sizes.features, batch)?;
+        self.goal.check(sizes.outputs, batch)
+    }
+
+    /// The rows of some slices that count, and whose they are.
+    fn told(&self, batch: &Batch<'_>, slices: &[Slice], inputs: bool) -> (Told, Vec<Share>) {
+        let mut told = Told::default();
+        let mut shares = Vec::with_capacity(slices.len());
+        for slice in slices {
+            let before = told.weights.len();
+            for row in slice.rows().filter(|&row| batch.table.weight(row) > 0.0) {
+                told.push(batch.table, row, inputs);
+            }
+            let rows = told.weights.len() - before;
+            if rows > 0 {
+                shares.push(Share { shard: slice.shard, rows });
+            }
+        }
+        (told, shares)
+    }
+
+    /// Rows in, outputs out.
+    fn outputs_of(
+        &self,
+        stack: &Stack,
+        inputs: Vec<f32>,
+        pass: &mut Pass<'_>,
+    ) -> burn_tensor::Tensor<2> {
+        stack.forward(shaped(stack, inputs), pass).flat()
+    }
+
+    /// What `predict` gives for rows.
+    fn answers(&self, stack: &Stack, inputs: Vec<f32>, weights: &Weights) -> Vec<f32> {
+        let mut pass = Pass::answering(weights);
+        match self.design.answer() {
+            Answer::Output => self.goal.answer(self.outputs_of(stack, inputs, &mut pass)),
+            Answer::Code(layers) => {
+                numbers(stack.forward_through(shaped(stack, inputs), &mut pass, layers).flat())
+            }
+            Answer::Error => {
+                let width = stack.input().len();
+                let outputs = numbers(self.outputs_of(stack, inputs.clone(), &mut pass));
+                let rows = outputs.chunks_exact(width).zip(inputs.chunks_exact(width));
+                rows.map(|(a, b)| squared_error(a, b)).collect()
+            }
+        }
+    }
+
+    /// The rows of some slices that count, as they go in. `None`: there are none.
+    pub(crate) fn read(
+        &self,
+        batch: &Batch<'_>,
+        slices: &[Slice],
+        place: &Place,
+    ) -> Result<Option<Lecture>> {
+        let is_last = place.stage + 1 == place.stages;
+        let wanted = place.stage == 0 || (is_last && self.goal.reads_inputs());
+        let (mut told, shares) = self.told(batch, slices, wanted);
+        if shares.is_empty() {
+            return Ok(None);
+        }
+        // Looked for here: a function such as relu may hide it from the loss.
+        if !all_finite(&told.inputs) {
+            let bad = refusals::find_number(batch, "which is not finite", f32::is_finite);
+            let fault = bad.unwrap_or_else(|| Fault::caller("a feature is not finite"));
+            return Err(fault.hint("leave such rows out, or fill the number in"));
+        }
+        let inputs = match self.goal.reads_inputs() {
+            true => told.inputs.clone(),
+            false => std::mem::take(&mut told.inputs),
+        };
+        Ok(Some(Lecture { inputs, told, shares }))
+    }
+
+    /// Runs some rows forth and back, link by link, and adds to the sums. Each link that is complete is told.
+    fn learn(
+        &self,
+        lecture: Lecture,
+        (moment, known): (Moment, &Known<'_>),
+        sums: &mut Sums,
+        mut complete: impl FnMut(&mut Sums),
+    ) {
+        let Lecture { inputs, told, shares } = lecture;
+        let mut pass = Pass::learning(known.weights, Lesson::of(moment, shares, &told.weights));
+        let mut flow = shaped(known.stack, inputs);
+        let mut links = Vec::with_capacity(known.links.len());
+        for (index, stages) in known.links.iter().enumerate() {
+            let link = Link::forward((known.stack, stages.clone()), flow, index > 0, &mut pass);
+            flow = link.output();
+            sums.loss += link.penalty();
+            links.push((stages.clone(), link));
+        }
+        let loss = self.goal.loss(flow.flat(), &told);
+        sums.count(&told, f64::from(loss.clone().into_scalar::<f32>()));
+        let mut source = Some(Source::Loss(loss));
+        while let Some((stages, link)) = links.pop() {
+            let back = source.take().and_then(|source| link.backward(source));
+            let (gradients, below) = back.map_or((None, None), |(own, below)| (Some(own), below));
+            let mine = (known.parameters, known.stack.parameters_of(stages));
+            sums.add(mine, (known.weights, &mut pass), gradients);
+            complete(sums);
+            source = below.map(Source::Above);
+        }
+    }
+
+    /// The rate of a step and what sums of gradients are multiplied by.
+    fn stride(
+        &self,
+        (sizes, parameters): (Sizes, &[Parameter]),
+        update: &Update,
+        moment: &Moment,
+    ) -> Stride {
+        let trained = parameters.iter().filter(|parameter| parameter.care != Care::Tracked);
+        let trained = trained.map(|parameter| parameter.name.as_str());
+        let rate = self.recipe.solver.rate;
+        let factor = self.recipe.schedule.factor(moment.step.0, sizes.steps);
+        let mut scale = 1.0 / moment.rows.max(1) as f64;
+        if self.recipe.clip_norm > 0.0 {
+            let squares: f64 = trained.filter_map(|name| update.get(name)).map(squared).sum();
+            let length = squares.sqrt() * scale;
+            scale *= (self.recipe.clip_norm / (length + 1e-6)).min(1.0);
+        }
+        let count = i64::try_from(moment.step.0).unwrap_or(i64::MAX - 1) + 1;
+        Stride { rate: rate * factor, scale: scale as f32, count }
+    }
+
+    /// Whether training is to end: the mean loss of a pass has not fallen for too long.
+    fn is_stale(&self, model: &mut Model, loss: f64, weight: f64, moment: &Moment) -> bool {
+        let [pass, sum, total, best, bad] = model.f64_mut(STOPPING).as_mut_slice() else {
+            unreachable!("five numbers")
+        };
+        let now = moment.pass as f64;
+        if now > *pass {
+            let mean = *sum / total.max(f64::MIN_POSITIVE);
+            (*best, *bad) = if mean < *best { (mean, 0.0) } else { (*best, *bad + 1.0) };
+            (*pass, *sum, *total) = (now, 0.0, 0.0);
+        }
+        (*sum, *total) = (*sum + loss, *total + weight);
+        *bad >= self.recipe.patience as f64
+    }
+}
+
+/// What a step works with.
+struct Known<'a> {
+    stack: &'a Stack,
+    parameters: &'a [Parameter],
+    weights: &'a Weights,
+    /// Stages whose gradients are computed together, the lowest first.
+    links: &'a [Range<usize>],
+}
+
+/// Rows on their way into a network that learns.
+pub(crate) struct Lecture {
+    /// What goes in; empty on a stage that has others before it.
+    pub(crate) inputs: Vec<f32>,
+    /// What is known of the rows.
+    pub(crate) told: Told,
+    /// Whose they are.
+    pub(crate) shares: Vec<Share>,
+}
+
+/// What a model says about its network.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Sizes {
+    features: usize,
+    outputs: usize,
+    steps: u64,
+}
+
+impl Sizes {
+    pub(crate) fn of(model: &Model) -> Sizes {
+        let [features, outputs, steps] = model.i64(SIZES) else { panic!("three sizes") };
+        let size = |value: i64| usize::try_from(value).unwrap_or_default();
+        Sizes { features: size(*features), outputs: size(*outputs), steps: size(*steps) as u64 }
+    }
+}
+
+impl Learner for Network {
+    fn task(&self) -> Task {
+        match self.design.answer() {
+            Answer::Error => Task::Anomaly,
+            _ => self.goal.task(),
+        }
+    }
+
+    fn appetite(&self) -> Appetite {
+        Appetite::Batches
+    }
+
+    fn label(&self) -> LabelNeed {
+        self.goal.label()
+    }
+
+    fn weighs(&self) -> bool {
+        true
+    }
+
+    fn gives(&self) -> &'static [Ability] {
+        let by_row = self.recipe.solver.is_row_wise() && self.recipe.clip_norm == 0.0;
+        match (self.recipe.patience == 0, by_row && !self.tracks, self.splits) {
+            (true, true, true) => GIVES,
+            (true, true, false) => &[Ability::RowWise, Ability::LocalSteps, Ability::StagedModel],
+            (true, false, true) => {
+                &[Ability::LocalSteps, Ability::StagedModel, Ability::SplitModel]
+            }
+            (true, false, false) => &[Ability::LocalSteps, Ability::StagedModel],
+            (false, _, true) => &[Ability::StagedModel, Ability::SplitModel],
+            (false, _, false) => &[Ability::StagedModel],
+        }
+    }
+
+    fn requires(&self) -> &'static [Ability] {
+        match self.recipe.patience {
+            0 => &[],
+            _ => &[Ability::Sum, Ability::Barrier],
+        }
+    }
+
+    fn init(&self, facts: &Facts, place: Place) -> Result<Model> {
+        if facts.rows == 0 {
+            return Err(Fault::caller("there are no rows to learn from"));
+        }
+        if facts.schema.features == 0 {
+            return Err(Fault::caller("there are no features to learn from"));
+        }
+        let a_pass = facts.rows.div_ceil(facts.batch.max(1)).max(1);
+        let steps = match self.recipe.decay_steps {
+            0 => facts.epochs.unwrap_or(10).saturating_mul(a_pass),
+            steps => steps,
+        };
+        let (features, outputs) = (facts.schema.features, self.goal.outputs(&facts.schema)?);
+        let stack = self.stack(Sizes { features, outputs, steps })?;
+        self.check_place(facts, &place)?;
+        let mut model = Model::new();
+        let sizes = [features as i64, outputs as i64, i64::try_from(steps).unwrap_or(i64::MAX)];
+        model.set(
+            SIZES,
+            Tensor { shape: vec![3], values: Values::I64(sizes.to_vec()), role: Role::Weight },
+        );
+        for (parameter, values) in self.started(facts.seed, &stack, &place)? {
+            let (shape, values) = (parameter.shape.clone(), Values::F32(values));
+            model.set(&parameter.name, Tensor { shape, values, role: Role::Weight });
+            self.recipe.solver.init(&mut model, &parameter);
+        }
+        if place.splits {
+            split::note(&mut model, (place.stage as usize, place.stages as usize));
+        }
+        if self.recipe.patience > 0 {
+            let fresh = vec![0.0, 0.0, 0.0, f64::INFINITY, 0.0];
+            model.set(STOPPING, Tensor::of(&[5], fresh, Role::State));
+        }
+        Ok(model)
+    }
+
+    fn assemble(&self, model: Model) -> Model {
+        let Some((_, parts)) = split::part_of(&model) else { return model };
+        let stack = self.stack(Sizes::of(&model));
+        stack
+            .and_then(|stack| split::assembled(&stack, &model, parts))
+            .expect("the parts were made by the same network")
+    }
+
+    fn contribute(&self, work: &mut Work<'_>) -> Result<()> {
+        let (sizes, stack) = self.stack_of(work.model)?;
+        self.check(sizes, work.batch)?;
+        let parameters = stack.parameters();
+        let mut sums = Sums::new(parameters.len());
+        if work.place.stages > 1 {
+            match work.place.splits {
+                true => self.contribute_part(work, (&stack, &parameters), &mut sums)?,
+                false => self.contribute_stage(work, (&stack, &parameters), &mut sums)?,
+            }
+            self.emit_counts(work.outbox, &sums);
+            return Ok(());
+        }
+        // Links cost a little, and only help what leaves early.
+        let links = if work.outbox.streams() {
+            chain::links(&stack)
+        } else {
+            std::iter::once(0..stack.len()).collect()
+        };
+        let mut emission = Emission {
+            parameters: &parameters,
+            links: links.iter().map(|stages| stack.parameters_of(stages.clone())).collect(),
+            outbox: work.outbox,
+        };
+        let weights = match work.batch.is_empty() {
+            true => Weights::none(),
+            false => Weights::of(work.model, &parameters, true),
+        };
+        let (parameters, weights) = (&parameters[..], &weights);
+        let known = Known { stack: &stack, parameters, weights, links: &links };
+        // Parts are whole shards: masks and ghost batches do not depend on how many there are.
+        let size = work.batch.slices.len().div_ceil(self.recipe.parts.max(1)).max(1);
+        let mut parts = work.batch.slices.chunks(size).peekable();
+        while let Some(slices) = parts.next() {
+            let Some(lecture) = self.read(work.batch, slices, &work.place)? else { continue };
+            let is_last = parts.peek().is_none();
+            self.learn(lecture, (work.moment, &known), &mut sums, |sums| {
+                if is_last {
+                    emission.emit(sums);
+                }
+            });
+        }
+        while !emission.links.is_empty() {
+            emission.emit(&mut sums);
+        }
+        self.emit_counts(work.outbox, &sums);
+        Ok(())
+    }
+
+    fn apply(&self, model: &mut Model, update: &Update, moment: &Moment) -> Result<Outcome> {
+        let (sizes, stack) = self.stack_of(model)?;
+        let told = update.get(LOSS).map(Block::f64s);
+        let loss = told.map(|told| told[0] / told[1].max(f64::MIN_POSITIVE));
+        if loss.is_some_and(|loss| !loss.is_finite()) {
+            return Err(self.diverged("the loss is not finite", moment));
+        }
+        let parameters = stack.parameters();
+        let stride = self.stride((sizes, &parameters), update, moment);
+        let mut finite = true;
+        for parameter in parameters {
+            let Some(block) = update.get(&parameter.name) else { continue };
+            if parameter.care == Care::Tracked {
+                let rows = update.get(COUNT).map_or(0.0, |block| block.f64s()[0]);
+                track(f32s_mut(model, &parameter.name), &block.body, rows);
+                continue;
+            }
+            each_run(&block.body, |from, sums| {
+                let run = (from..from + sums.len(), sums);
+                finite &= self.recipe.solver.step(model, &parameter, run, stride);
+            });
+        }
+        if !finite {
+            return Err(self.diverged("weights are not finite", moment));
+        }
+        let done = match (self.recipe.patience, told) {
+            (1.., Some(told)) => self.is_stale(model, told[0], told[1], moment),
+            _ => false,
+        };
+        Ok(Outcome { objective: loss, done, iterations: None })
+    }
+
+    fn score(&self, work: &mut Work<'_>) -> Result<Vec<f64>> {
+        let (sizes, stack) = self.stack_of(work.model)?;
+        self.check(sizes, work.batch)?;
+        if work.place.stages > 1 {
+            return match work.place.splits {
+                true => self.score_part(work, (sizes, &stack)),
+                false => self.score_stage(work, &stack),
+            };
+        }
+        let weights = Weights::of(work.model, &stack.parameters(), false);
+        let mut sums = vec![0.0; SUMS];
+        let rows: Vec<usize> =
+            work.batch.rows().filter(|&row| work.batch.table.weight(row) > 0.0).collect();
+        for rows in rows.chunks(ANSWERED) {
+            let told = Told::of(work.batch.table, rows);
+            let outputs =
+                self.outputs_of(&stack, told.inputs.clone(), &mut Pass::answering(&weights));
+            self.goal.tally(outputs, &told, &mut sums);
+        }
+        Ok(sums)
+    }
+
+    fn grade(&self, _: &Model, sums: &[f64], _: u64) -> Grade {
+        let metrics = self.goal.metrics(sums).into_iter();
+        Grade {
+            objective: self.goal.objective(sums),
+            metrics: metrics.map(|(name, value)| (name.to_string(), value)).collect(),
+        }
+    }
+
+    fn outputs(&self, model: &Model) -> usize {
+        match (self.design.answer(), self.stack_of(model)) {
+            (Answer::Output, _) | (_, Err(_)) => Sizes::of(model).outputs,
+            (Answer::Code(layers), Ok((_, stack))) => stack.output_after(layers).len(),
+            (Answer::Error, _) => 1,
+        }
+    }
+
+    fn predict(&self, model: &Model, batch: &Batch<'_>, out: &mut Vec<f64>) -> Result<()> {
+        let (sizes, stack) = self.stack_of(model)?;
+        refusals::check_width(sizes.features, batch)?;
+        let weights = Weights::of(model, &stack.parameters(), false);
+        let rows: Vec<usize> = batch.rows().collect();
+        for rows in rows.chunks(ANSWERED) {
+            let mut inputs = Vec::with_capacity(rows.len() * sizes.features);
+            rows.iter().for_each(|&row| append(batch.table.row(row), sizes.features, &mut inputs));
+            out.extend(self.answers(&stack, inputs, &weights).into_iter().map(f64::from));
+        }
+        Ok(())
+    }
+
+    fn graph(&self, model: &Model) -> Option<Graph> {
+        let (_, stack) = self.stack_of(model).ok()?;
+        let mut graph = Graph::new();
+        let layers = match self.design.answer() {
+            Answer::Output => stack.len(),
+            Answer::Code(layers) => layers,
+            Answer::Error => return None,
+        };
+        let outputs = stack.draw(&mut graph, FEATURES, model, layers)?;
+        match self.goal {
+            Goal::Class { .. } => drop(graph.node(Op::Softmax, &[&outputs])),
+            Goal::Number | Goal::Itself => {}
+            Goal::Next { .. } => return None,
+        }
+        Some(graph)
+    }
+
+    fn describe(&self, model: &Model, _: &Schema) -> Option<String> {
+        let (sizes, stack) = self.stack_of(model).ok()?;
+        let numbers: usize = stack.parameters().iter().map(Parameter::len).sum();
+        let mut text =
+            format!("{} → {} numbers, {numbers} parameters\n", stack.input(), sizes.outputs);
+        stack.describe(&mut text);
+        Some(text)
+    }
+}
+
+impl Network {
+    fn emit_counts(&self, outbox: &mut Outbox, sums: &Sums) {
+        if self.tracks {
+            outbox.emit(Block::dense(COUNT, vec![sums.rows]));
+        }
+        outbox.emit(Block::dense(LOSS, vec![sums.loss, sums.weight]));
+    }
+
+    fn diverged(&self, what: &str, moment: &Moment) -> Fault {
+        let rate = self.recipe.solver.rate;
+        Fault::caller(format!("training diverged: {what} at {}", moment.step)).hint(format!(
+            "lower learning_rate (it is {rate}), set clip_norm = 1.0, or scale the features; the last checkpoint, if there is one, is still good"
+        ))
+    }
+}
+
+/// Rows of numbers in the form that a network takes.
+pub(crate) fn shaped(stack: &Stack, inputs: Vec<f32>) -> Flow {
+    let width = stack.input().len();
+    let rows = inputs.len() / width;
+    Flow::shaped(tensor(inputs, [rows, width]), stack.input())
+}
+
+pub(crate) fn append(row: Row<'_>, width: usize, into: &mut Vec<f32>) {
+    match row {
+        Row::Dense(values) => into.extend_from_slice(values),
+        Row::Sparse(columns, values) => {
+            let from = into.len();
+            into.resize(from + width, 0.0);
+            columns.iter().zip(values).for_each(|(&c, &x)| into[from + c as usize] = x);
+        }
+    }
+}
+
+/// Shows runs of consecutive numbers of a parameter with the sums that the update has for them.
+fn each_run(body: &Body, mut visit: impl FnMut(usize, &[f32])) {
+    match body {
+        Body::Dense(Values::F32(sums)) => visit(0, sums),
+        Body::Rows(Rows { index, width, values: Values::F32(sums), .. }) => {
+            let width = *width as usize;
+            let mut at = 0;
+            for run in index.chunk_by(|a, b| a + 1 == *b) {
+                let end = at + run.len() * width;
+                visit(run[0] as usize * width, &sums[at..end]);
+                at = end;
+            }
+        }
+        _ => panic!("gradients of networks are f32"),
+    }
+}
+
+/// Moves running means towards those of a step.
+fn track(means: &mut [f32], body: &Body, rows: f64) {
+    let Body::Dense(Values::F32(sums)) = body else { return };
+    if rows == 0.0 || !all_finite(sums) {
+        return;
+    }
+    let share = (1.0 / rows) as f32;
+    for (mean, sum) in means.iter_mut().zip(sums) {
+        *mean += FRESH * (sum * share - *mean);
+    }
+}
+
+/// The mean squared difference of two rows.
+fn squared_error(a: &[f32], b: &[f32]) -> f32 {
+    let squares = a.iter().zip(b).map(|(a, b)| f64::from(a - b).powi(2));
+    (squares.sum::<f64>() / a.len() as f64) as f32
+}
+
+fn squared(block: &Block) -> f64 {
+    let mut sum = 0.0;
+    each_run(&block.body, |_, values| {
+        sum += values.iter().map(|&x| f64::from(x) * f64::from(x)).sum::<f64>();
+    });
+    sum
+}

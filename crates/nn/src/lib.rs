@@ -1,0 +1,29 @@
+//! Stop 2 of the walk, for networks: batch → update → model, computed by Burn. A network is a sequence of stages
+//! (`stage.rs`), each one line of a job file (`layers/`); `learner.rs` makes a learner of a sequence, a goal and a recipe
+//! for training; `networks/` has the entries of the catalogue, one file each.
+//!
+//! Burn gives tensors and gradients. Weights, masks and noise are drawn from the job's own generators, and a worker
+//! computes on one thread, so that the same seed gives the same bits.
+
+mod chain;
+mod cut;
+mod flow;
+mod goal;
+mod layers;
+mod learner;
+mod muon;
+mod networks;
+mod pass;
+mod places;
+mod recipe;
+mod schedule;
+mod solver;
+mod split;
+mod stack;
+mod stage;
+mod staged;
+mod sums;
+mod tensored;
+
+pub use layers::{Layer, layers};
+pub use networks::NETWORKS;

@@ -1,0 +1,121 @@
+//! How a network is trained, whatever it is: the parameters that all entries share.
+
+use crate::schedule::{self, Schedule};
+use crate::solver::Solver;
+use starlings_core::{Param, ParamKind, Params};
+
+/// How a network is trained.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) struct Recipe {
+    pub(crate) solver: Solver,
+    pub(crate) schedule: Schedule,
+    /// The gradient of all parameters is made no longer than this; 0 is no limit.
+    pub(crate) clip_norm: f64,
+    /// In how many parts a worker computes its rows of a step.
+    pub(crate) parts: usize,
+    /// Steps over which a schedule falls; 0 is the whole job.
+    pub(crate) decay_steps: u64,
+    /// Epochs without a lower loss after which training ends; 0 is never.
+    pub(crate) patience: u64,
+}
+
+impl Recipe {
+    /// From a job's parameters.
+    pub(crate) fn of(params: &Params) -> Recipe {
+        Recipe {
+            solver: Solver::of(params),
+            schedule: Schedule::of(params),
+            clip_norm: params.f64("clip_norm"),
+            parts: params.size("accumulate"),
+            decay_steps: params.size("decay_steps") as u64,
+            patience: params.size("patience") as u64,
+        }
+    }
+}
+
+/// The words of `solver`.
+const SOLVERS: &[&str] =
+    &["sgd", "momentum", "nesterov", "adagrad", "rmsprop", "adam", "adamw", "lamb", "muon"];
+
+const fn number(
+    name: &'static str,
+    (min, max): (f64, f64),
+    default: &'static str,
+    help: &'static str,
+) -> Param {
+    Param { name, kind: ParamKind::Float { min, max }, default: Some(default), help }
+}
+
+const fn whole(
+    name: &'static str,
+    (min, max): (i64, i64),
+    default: &'static str,
+    help: &'static str,
+) -> Param {
+    Param { name, kind: ParamKind::Integer { min, max }, default: Some(default), help }
+}
+
+const fn choice(
+    name: &'static str,
+    words: &'static [&'static str],
+    default: &'static str,
+    help: &'static str,
+) -> Param {
+    Param { name, kind: ParamKind::Choice(words), default: Some(default), help }
+}
+
+const SHARE: (f64, f64) = (0.0, 1.0 - 1e-9);
+const COUNT: (i64, i64) = (0, 1_000_000_000_000);
+
+/// The parameters of every network.
+pub(crate) const PARAMS: &[Param] = &[
+    choice("solver", SOLVERS, "adam", "which optimiser takes the steps"),
+    number("learning_rate", (0.0, 1e6), "0.0", "how far a step goes; 0 takes the solver's own"),
+    number("momentum", SHARE, "0.9", "how much of the velocity stays (momentum, nesterov, muon)"),
+    number("beta1", SHARE, "0.9", "how much of the mean gradient stays (adam, adamw, lamb)"),
+    number("beta2", SHARE, "0.999", "how much of the mean squared gradient stays"),
+    number("epsilon", (0.0, 1.0), "1e-8", "keeps quotients finite"),
+    number("rho", SHARE, "0.99", "how much of the mean squared gradient stays (rmsprop)"),
+    number(
+        "weight_decay",
+        (0.0, 1e6),
+        "0.0",
+        "pulls matrices towards zero; biases and scales stay",
+    ),
+    choice("schedule", schedule::NAMES, "constant", "how the rate changes after the warm-up"),
+    whole("warmup_steps", COUNT, "0", "steps during which the rate rises along a line"),
+    whole("decay_steps", COUNT, "0", "steps over which a schedule falls; 0 takes the whole job"),
+    number("final_rate", (0.0, 1.0), "0.0", "share of the rate at the end (linear, cosine)"),
+    whole("step_every", (1, 1_000_000_000_000), "1000", "steps between falls (step)"),
+    number("step_factor", (0.0, 1.0), "0.1", "what the rate is multiplied by (step)"),
+    number(
+        "clip_norm",
+        (0.0, 1e12),
+        "0.0",
+        "longest gradient of all parameters together; 0 is no limit",
+    ),
+    whole(
+        "accumulate",
+        (1, 4096),
+        "1",
+        "parts in which a worker computes its rows: less memory, same sum",
+    ),
+    whole(
+        "patience",
+        COUNT,
+        "0",
+        "epochs without a lower training loss that end the job; 0 is never",
+    ),
+];
+
+/// An entry's own parameters, then those of every network. `N` is how many there are together.
+pub(crate) const fn joined<const N: usize>(own: &[Param]) -> [Param; N] {
+    assert!(N == own.len() + PARAMS.len(), "N counts the entry's own and the common ones");
+    let mut all = [PARAMS[0]; N];
+    let mut at = 0;
+    while at < N {
+        all[at] = if at < own.len() { own[at] } else { PARAMS[at - own.len()] };
+        at += 1;
+    }
+    all
+}

@@ -1,0 +1,277 @@
+//! The optimiser's step on the parameters of a network: the functions of `starlings_learn::optimisers` on f32, and Muon.
+//! All but LAMB and Muon work number by number, so that an owner of some rows can take their step alone.
+
+use crate::muon::{self, Muon};
+use crate::stage::{Care, Parameter};
+use pulp::Arch;
+use starlings_core::{Kind, Model, Params, Role, Tensor, Values};
+use starlings_learn::optimisers::adam::{Adam, Means};
+use starlings_learn::optimisers::momentum::Momentum;
+use starlings_learn::optimisers::rmsprop::RmsProp;
+use starlings_learn::optimisers::{adagrad, adam, adamw, lamb, momentum, nesterov, rmsprop, sgd};
+use std::ops::Range;
+
+/// All names, with the learning rate that each takes by itself.
+pub(crate) const NAMES: [(&str, f64); 9] = [
+    ("sgd", 0.05),
+    ("momentum", 0.01),
+    ("nesterov", 0.01),
+    ("adagrad", 0.01),
+    ("rmsprop", 0.001),
+    ("adam", 0.001),
+    ("adamw", 0.001),
+    ("lamb", 0.005),
+    ("muon", 0.001),
+];
+
+/// Which optimiser.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Method {
+    Sgd,
+    Momentum,
+    Nesterov,
+    AdaGrad,
+    RmsProp,
+    Adam,
+    AdamW,
+    Lamb,
+    Muon,
+}
+
+/// An optimiser with its constants.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) struct Solver {
+    pub(crate) method: Method,
+    pub(crate) rate: f64,
+    pub(crate) decay: f64,
+    momentum: f64,
+    beta1: f64,
+    beta2: f64,
+    epsilon: f64,
+    rho: f64,
+}
+
+/// What a step on some parameter needs besides its numbers.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stride {
+    /// The rate of this step.
+    pub(crate) rate: f64,
+    /// What sums of gradients are multiplied by to make them means, and short enough.
+    pub(crate) scale: f32,
+    /// Steps taken, this one included.
+    pub(crate) count: i64,
+}
+
+/// Numbers that are worked on at once: they stay in the nearest cache.
+const CHUNK: usize = 2048;
+
+impl Solver {
+    /// From a job's parameters.
+    pub(crate) fn of(params: &Params) -> Solver {
+        let name = params.text("solver");
+        let at = NAMES.iter().position(|(known, _)| *known == name).unwrap_or(0);
+        let method = [
+            Method::Sgd,
+            Method::Momentum,
+            Method::Nesterov,
+            Method::AdaGrad,
+            Method::RmsProp,
+            Method::Adam,
+            Method::AdamW,
+            Method::Lamb,
+            Method::Muon,
+        ][at];
+        let given = params.f64("learning_rate");
+        Solver {
+            method,
+            rate: if given > 0.0 { given } else { NAMES[at].1 },
+            decay: params.f64("weight_decay"),
+            momentum: params.f64("momentum"),
+            beta1: params.f64("beta1"),
+            beta2: params.f64("beta2"),
+            epsilon: params.f64("epsilon"),
+            rho: params.f64("rho"),
+        }
+    }
+
+    /// Whether steps can be taken number by number.
+    pub(crate) fn is_row_wise(&self) -> bool {
+        !matches!(self.method, Method::Lamb | Method::Muon)
+    }
+
+    /// The endings of the names of a parameter's state: velocity or mean gradient, then squares.
+    fn state(&self, parameter: &Parameter) -> [Option<&'static str>; 2] {
+        match self.method {
+            _ if parameter.care == Care::Tracked => [None, None],
+            Method::Sgd => [None, None],
+            Method::Momentum | Method::Nesterov => [Some("velocity"), None],
+            Method::AdaGrad | Method::RmsProp => [None, Some("squares")],
+            Method::Muon if parameter.care == Care::Matrix => [Some("velocity"), None],
+            Method::Adam | Method::AdamW | Method::Lamb | Method::Muon => [Some("m"), Some("v")],
+        }
+    }
+
+    /// Adds the state of a parameter to a model.
+    pub(crate) fn init(&self, model: &mut Model, parameter: &Parameter) {
+        for ending in self.state(parameter).into_iter().flatten() {
+            let zeros = Tensor::zeros(Kind::F32, &parameter.shape, Role::State);
+            model.set(format!("{}.{ending}", parameter.name), zeros);
+        }
+    }
+
+    /// One step on some consecutive numbers of a parameter, given the sum of their gradients. Says whether they are still
+    /// finite.
+    pub(crate) fn step(
+        &self,
+        model: &mut Model,
+        parameter: &Parameter,
+        (range, sums): (Range<usize>, &[f32]),
+        stride: Stride,
+    ) -> bool {
+        let name = |ending: &str| [parameter.name.as_str(), ".", ending].concat();
+        let names = self.state(parameter).map(|ending| ending.map(name));
+        let mut held = Held::take(model, parameter, &names);
+        let decay = if parameter.care == Care::Matrix { self.decay } else { 0.0 };
+        let finite = match self.method {
+            Method::Lamb => self.whole(&mut held, parameter, sums, stride),
+            Method::Muon if parameter.care == Care::Matrix => {
+                self.whole(&mut held, parameter, sums, stride)
+            }
+            _ => {
+                let mut room = Vec::with_capacity(CHUNK);
+                let mut finite = true;
+                let starts = range.clone().step_by(CHUNK).zip(sums.chunks(CHUNK));
+                let vectors = Arch::new();
+                for (start, sums) in starts {
+                    let part = held.part(start..start + sums.len());
+                    // The same operations on wider vectors: no bit depends on them.
+                    let room = &mut room;
+                    finite &= vectors.dispatch(|| self.chunk(part, sums, (decay, stride), room));
+                }
+                finite
+            }
+        };
+        held.put_back(model, parameter, &names);
+        finite
+    }
+
+    #[inline(always)]
+    fn chunk(
+        &self,
+        part: Part<'_>,
+        sums: &[f32],
+        (decay, stride): (f64, Stride),
+        room: &mut Vec<f32>,
+    ) -> bool {
+        let Stride { rate, scale, count } = stride;
+        let Part { weights, first, second } = part;
+        // AdamW's decay (and that of Muon's vectors) is beside the gradient, not in it.
+        let beside = matches!(self.method, Method::AdamW | Method::Muon);
+        let inside = if beside { 0.0 } else { decay as f32 };
+        room.clear();
+        room.extend(sums.iter().zip(&*weights).map(|(g, w)| g * scale + inside * w));
+        let gradient = &room[..];
+        let options = Adam { rate, beta1: self.beta1, beta2: self.beta2, epsilon: self.epsilon };
+        let pace = Momentum { rate, momentum: self.momentum };
+        match self.method {
+            Method::Sgd => sgd::step(rate, weights, gradient),
+            Method::Momentum => momentum::step(pace, weights, gradient, first),
+            Method::Nesterov => nesterov::step(pace, weights, gradient, first),
+            Method::AdaGrad => adagrad::step((rate, self.epsilon), weights, gradient, second),
+            Method::RmsProp => {
+                let options = RmsProp { rate, keep: self.rho, epsilon: self.epsilon };
+                rmsprop::step(options, weights, gradient, second);
+            }
+            Method::Adam => {
+                adam::step(options, count, weights, gradient, Means { first, second });
+            }
+            Method::AdamW | Method::Muon | Method::Lamb => {
+                let means = Means { first, second };
+                adamw::step((options, decay), count, weights, gradient, means);
+            }
+        }
+        all_finite(weights)
+    }
+
+    /// Methods that measure a whole parameter.
+    fn whole(&self, held: &mut Held, parameter: &Parameter, sums: &[f32], stride: Stride) -> bool {
+        let Stride { rate, scale, count } = stride;
+        let gradient: Vec<f32> = sums.iter().map(|g| g * scale).collect();
+        let Held { weights, first, second } = held;
+        match (self.method, parameter.care) {
+            (Method::Muon, _) => {
+                let options = Muon { rate, momentum: self.momentum.max(0.95), decay: self.decay };
+                let rows = parameter.shape.first().copied().unwrap_or(1);
+                muon::step(options, rows, weights, &gradient, first);
+            }
+            (_, care) => {
+                let options =
+                    Adam { rate, beta1: self.beta1, beta2: self.beta2, epsilon: self.epsilon };
+                let means = Means { first: &mut first[..], second: &mut second[..] };
+                match care {
+                    // Biases are not measured, as in the paper: they take Adam's step.
+                    Care::Vector => adam::step(options, count, weights, &gradient, means),
+                    _ => lamb::step((options, self.decay), count, weights, &gradient, means),
+                }
+            }
+        }
+        all_finite(weights)
+    }
+}
+
+/// A parameter and its state, out of the model so that all can change at once.
+struct Held {
+    weights: Vec<f32>,
+    first: Vec<f32>,
+    second: Vec<f32>,
+}
+
+/// Some consecutive numbers of them.
+struct Part<'a> {
+    weights: &'a mut [f32],
+    first: &'a mut [f32],
+    second: &'a mut [f32],
+}
+
+impl Held {
+    fn take(model: &mut Model, parameter: &Parameter, names: &[Option<String>; 2]) -> Held {
+        let mut take = |name: &str| std::mem::take(f32s_mut(model, name));
+        let weights = take(&parameter.name);
+        let [first, second] = names.each_ref().map(|name| name.as_deref().map(&mut take));
+        Held { weights, first: first.unwrap_or_default(), second: second.unwrap_or_default() }
+    }
+
+    fn part(&mut self, range: Range<usize>) -> Part<'_> {
+        let cut = |len: usize| range.start.min(len)..range.end.min(len);
+        let (first, second) = (cut(self.first.len()), cut(self.second.len()));
+        Part {
+            weights: &mut self.weights[range.clone()],
+            first: &mut self.first[first],
+            second: &mut self.second[second],
+        }
+    }
+
+    fn put_back(self, model: &mut Model, parameter: &Parameter, names: &[Option<String>; 2]) {
+        *f32s_mut(model, &parameter.name) = self.weights;
+        for (name, values) in names.iter().zip([self.first, self.second]) {
+            if let Some(name) = name {
+                *f32s_mut(model, name) = values;
+            }
+        }
+    }
+}
+
+/// The numbers of a parameter of a model, to change.
+pub(crate) fn f32s_mut<'a>(model: &'a mut Model, name: &str) -> &'a mut Vec<f32> {
+    match model.get_mut(name).map(|tensor| &mut tensor.values) {
+        Some(Values::F32(values)) => values,
+        _ => panic!("the model has no f32 tensor '{name}'"),
+    }
+}
+
+/// Whether every number is finite. Exponents are compared as integers: a sum of floats would be slower.
+#[inline(always)]
+pub(crate) fn all_finite(values: &[f32]) -> bool {
+    const EXPONENT: u32 = 0x7f80_0000;
+    values.iter().fold(0, |most, value| most.max(value.to_bits() & EXPONENT)) < EXPONENT
+}

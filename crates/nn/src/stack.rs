@@ -1,0 +1,161 @@
+//! A network: stages one after another, made from the lines of a job file. Building checks that each stage can take what
+//! the one before it gives, and names the layer and the sizes where it cannot.
+
+use crate::flow::{Flow, Form};
+use crate::layers::{self, Site};
+use crate::pass::Pass;
+use crate::split::Split;
+use crate::stage::{Parameter, Stage};
+use starlings_core::{Graph, Model, Result};
+use std::ops::Range;
+
+/// Stages one after another.
+pub(crate) struct Stack {
+    input: Form,
+    lines: Vec<String>,
+    stages: Vec<Box<dyn Stage>>,
+}
+
+impl Stack {
+    /// The network that these lines describe, for rows of a form.
+    ///
+    /// # Errors
+    /// A line that is not understood or does not fit what comes before it.
+    pub(crate) fn build(input: Form, lines: &[String]) -> Result<Stack> {
+        Stack::named("", input, lines)
+    }
+
+    /// A network inside another: its parameters' names begin with `prefix`.
+    ///
+    /// # Errors
+    /// As for [`build`](Stack::build).
+    pub(crate) fn named(prefix: &str, input: Form, lines: &[String]) -> Result<Stack> {
+        Stack::assembled(input, lines, |index, kind| match prefix {
+            "" => format!("{index:02}-{kind}"),
+            prefix => format!("{prefix}.{index}-{kind}"),
+        })
+    }
+
+    /// One worker's part of a network whose layers are split.
+    ///
+    /// # Errors
+    /// As for [`build`](Stack::build).
+    pub(crate) fn part(input: Form, lines: &[String], split: &Split) -> Result<Stack> {
+        Stack::assembled(input, &split.lines(lines), |index, kind| {
+            format!("{index:02}-{kind}{}", split.mark(index))
+        })
+    }
+
+    fn assembled(
+        input: Form,
+        lines: &[String],
+        name: impl Fn(usize, &str) -> String,
+    ) -> Result<Stack> {
+        let (mut stages, mut form) = (Vec::new(), input);
+        for (index, line) in lines.iter().enumerate() {
+            let name = name(index, line.split_whitespace().next().unwrap_or_default());
+            let stage = layers::build(&Site { name, number: index + 1, line, input: form })?;
+            form = stage.output();
+            stages.push(stage);
+        }
+        Ok(Stack { input, lines: lines.to_vec(), stages })
+    }
+
+    /// The form of its output rows.
+    pub(crate) fn output(&self) -> Form {
+        self.stages.last().map_or(self.input, |stage| stage.output())
+    }
+
+    /// The parameters of all stages, from the first to the last.
+    pub(crate) fn parameters(&self) -> Vec<Parameter> {
+        self.stages.iter().flat_map(|stage| stage.parameters()).collect()
+    }
+
+    /// The parameters of each stage.
+    pub(crate) fn parameters_by_stage(&self) -> Vec<Vec<Parameter>> {
+        self.stages.iter().map(|stage| stage.parameters()).collect()
+    }
+
+    /// Runs rows through all stages.
+    pub(crate) fn forward(&self, input: Flow, pass: &mut Pass<'_>) -> Flow {
+        self.forward_through(input, pass, self.stages.len())
+    }
+
+    /// Runs rows through the first so many stages.
+    pub(crate) fn forward_through(&self, input: Flow, pass: &mut Pass<'_>, count: usize) -> Flow {
+        self.forward_between(input, pass, 0..count)
+    }
+
+    /// Runs rows through some stages.
+    pub(crate) fn forward_between(
+        &self,
+        input: Flow,
+        pass: &mut Pass<'_>,
+        stages: Range<usize>,
+    ) -> Flow {
+        self.stages[stages].iter().fold(input, |flow, stage| stage.forward(flow, pass))
+    }
+
+    /// How many numbers the parameters of each stage have.
+    pub(crate) fn numbers(&self) -> Vec<usize> {
+        let of = |stage: &dyn Stage| stage.parameters().iter().map(Parameter::len).sum();
+        self.stages.iter().map(|stage| of(&**stage)).collect()
+    }
+
+    /// What each stage costs for a row.
+    pub(crate) fn costs(&self) -> Vec<u64> {
+        self.stages.iter().map(|stage| stage.cost()).collect()
+    }
+
+    /// The lines that it was made from.
+    pub(crate) fn lines(&self) -> &[String] {
+        &self.lines
+    }
+
+    /// Which of all parameters are those of some stages.
+    pub(crate) fn parameters_of(&self, stages: Range<usize>) -> Range<usize> {
+        let before =
+            |end: usize| self.stages[..end].iter().map(|stage| stage.parameters().len()).sum();
+        before(stages.start)..before(stages.end)
+    }
+
+    /// The form of rows after so many stages.
+    pub(crate) fn output_after(&self, count: usize) -> Form {
+        self.stages[..count].last().map_or(self.input, |stage| stage.output())
+    }
+
+    /// How many stages.
+    pub(crate) fn len(&self) -> usize {
+        self.stages.len()
+    }
+
+    /// The form of its input rows.
+    pub(crate) fn input(&self) -> Form {
+        self.input
+    }
+}
+
+impl Stack {
+    /// Draws the first so many stages into a graph, after the value `input`; `None` if one cannot be drawn.
+    pub(crate) fn draw(
+        &self,
+        graph: &mut Graph,
+        input: &str,
+        model: &Model,
+        count: usize,
+    ) -> Option<String> {
+        let start = input.to_string();
+        self.stages
+            .iter()
+            .take(count)
+            .try_fold(start, |value, stage| stage.draw(graph, &value, model))
+    }
+
+    /// Tells each stage in a line: its name, its output and how many parameters it has.
+    pub(crate) fn describe(&self, text: &mut String) {
+        for (stage, line) in self.stages.iter().zip(&self.lines) {
+            let numbers: usize = stage.parameters().iter().map(Parameter::len).sum();
+            text.push_str(&format!("{line:24} {:>32} {numbers:>10}\n", stage.output().to_string()));
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! A stage: one layer of a network with its parameters. Stages are the unit of which networks are made, and by which
+//! they are cut: a stage knows the form of its rows and the names of its parameters, and nothing of its neighbours.
+
+use crate::flow::{Flow, Form};
+use crate::pass::Pass;
+use starlings_core::{Graph, Model, Rng};
+
+/// One layer.
+///
+/// Law `Form`: from rows of the form it was built for, `forward` makes as many rows of the form that `output` says.
+/// Law `Parameters`: `forward` reads no weights but those it names, each of the shape it says.
+/// Law `Rows`: a row's output depends on the other rows of its shard at most, and in answering on no other row.
+pub(crate) trait Stage: Send + Sync {
+    /// The form of its output rows.
+    fn output(&self) -> Form;
+
+    /// Its parameters, in a fixed order.
+    fn parameters(&self) -> Vec<Parameter> {
+        Vec::new()
+    }
+
+    /// What a row costs, in multiplications: each parameter is applied at every position of the output.
+    fn cost(&self) -> u64 {
+        let output = self.output();
+        let positions = match output {
+            Form::Flat(_) => 1,
+            Form::Sequence { steps, .. } => steps,
+            Form::Image { height, width, .. } => height * width,
+        };
+        let matrices = self.parameters().into_iter().filter(|it| it.care == Care::Matrix);
+        let numbers: usize = matrices.map(|parameter| parameter.len()).sum();
+        (numbers * positions + output.len()) as u64
+    }
+
+    /// Computes its output.
+    fn forward(&self, input: Flow, pass: &mut Pass<'_>) -> Flow;
+
+    /// Draws what it answers into a graph, after the value `input`, and names its own. `None`: operators on rows of
+    /// numbers cannot write it.
+    fn draw(&self, graph: &mut Graph, input: &str, model: &Model) -> Option<String> {
+        let _ = (graph, input, model);
+        None
+    }
+}
+
+/// What becomes of a parameter in a step.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Care {
+    /// It follows its gradient, and decays if it is a matrix.
+    Matrix,
+    /// It follows its gradient and does not decay: biases, scales, what a row of the input or output owns.
+    Vector,
+    /// It is not trained: a running mean of what the stage sees (batch normalisation).
+    Tracked,
+}
+
+/// One named tensor of a stage.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct Parameter {
+    /// Its name in the model.
+    pub(crate) name: String,
+    /// Its shape.
+    pub(crate) shape: Vec<usize>,
+    /// What it is before the first step.
+    pub(crate) start: Start,
+    /// What becomes of it in a step.
+    pub(crate) care: Care,
+}
+
+impl Parameter {
+    /// How many numbers.
+    pub(crate) fn len(&self) -> usize {
+        self.shape.iter().product()
+    }
+}
+
+/// What a parameter is before the first step.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) enum Start {
+    /// All the same number.
+    Constant(f32),
+    /// Uniform between −bound and bound.
+    Uniform(f64),
+    /// Normal around zero with this deviation.
+    Normal(f64),
+}
+
+impl Start {
+    /// Uniform within 1/√inputs: what PyTorch starts linear and convolution layers from (LeCun et al., 1998; He et al.,
+    /// 2015, with a = √5).
+    pub(crate) fn fan_in(inputs: usize) -> Start {
+        Start::Uniform(1.0 / (inputs.max(1) as f64).sqrt())
+    }
+
+    /// So many numbers from a generator.
+    pub(crate) fn draw(self, len: usize, rng: &mut Rng) -> Vec<f32> {
+        match self {
+            Start::Constant(value) => vec![value; len],
+            Start::Uniform(bound) => {
+                (0..len).map(|_| ((2.0 * rng.uniform() - 1.0) * bound) as f32).collect()
+            }
+            Start::Normal(deviation) => {
+                (0..len).map(|_| (rng.normal() * deviation) as f32).collect()
+            }
+        }
+    }
+}

@@ -5,8 +5,10 @@
 
 use crate::flow::{Flow, Form};
 use crate::goal::{Goal, SUMS, Told};
+use crate::own::{NO_LAYERS, OwnLayers};
 use crate::pass::{Lesson, Pass, Share, Weights, numbers, tensor};
 use crate::recipe::Recipe;
+use crate::room;
 use crate::solver::{Stride, all_finite, f32s_mut};
 use crate::stack::Stack;
 use crate::stage::{Care, Parameter};
@@ -16,7 +18,8 @@ use starlings_core::{
 };
 use starlings_data::{Batch, LabelNeed, Row, Schema, Slice};
 use starlings_learn::{
-    Appetite, Facts, Grade, Learner, Moment, Outcome, Place, Task, Work, refusals,
+    Appetite, Facts, Footprint, Grade, Learner, Moment, Outcome, Place, Samples, Task, Work,
+    refusals,
 };
 
 /// Features, outputs, steps of the job, steps of a pass.
@@ -43,9 +46,24 @@ pub(crate) trait Design: Send + Sync {
     /// The lines of its layers for rows of so many features, but for the last, linear one that gives the outputs.
     fn lines(&self, features: usize) -> Vec<String>;
 
+    /// Whether a linear layer that gives the outputs follows; if not, the lines give as many numbers themselves.
+    fn closes(&self) -> bool {
+        true
+    }
+
+    /// The layers that the job defines.
+    fn own(&self) -> &OwnLayers {
+        &NO_LAYERS
+    }
+
     /// What `predict` gives.
     fn answer(&self) -> Answer {
         Answer::Output
+    }
+
+    /// After how many layers rows are codes that standard normal numbers may stand for, so that new rows can be drawn.
+    fn codes(&self) -> Option<usize> {
+        None
     }
 }
 
@@ -56,6 +74,8 @@ pub(crate) enum Answer {
     Output,
     /// What comes out of the first so many layers.
     Code(usize),
+    /// The mean over steps of what comes out of the first so many layers.
+    Mean(usize),
     /// How far the output is from the row itself.
     Error,
 }
@@ -72,18 +92,28 @@ pub(crate) struct Network {
 impl Network {
     /// A network of a design. Lines that cannot be understood are refused here, forms that do not fit at the start.
     pub(crate) fn new(design: Box<dyn Design>, goal: Goal, recipe: Recipe) -> Network {
-        let by_batch = |line: &String| {
-            line.starts_with("batch-norm")
-                || (line.starts_with("residual") && !line.contains("groups"))
-        };
-        let tracks = design.lines(1).iter().any(by_batch);
+        let tracks = design.lines(1).iter().any(|line| design.own().tracks(line));
         Network { design, goal, recipe, tracks }
     }
 
     fn stack(&self, sizes: Sizes) -> Result<Stack> {
         let mut lines = self.design.lines(sizes.features);
-        lines.push(format!("linear {}", sizes.outputs));
-        Stack::build(self.design.input(sizes.features)?, &lines)
+        if self.design.closes() {
+            lines.push(format!("linear {}", sizes.outputs));
+        }
+        let input = self.design.input(sizes.features)?;
+        let stack = Stack::with(self.design.own(), input, &lines)?;
+        match stack.output().len() {
+            // Of a sequence, each step gives them.
+            _ if self.design.closes() => Ok(stack),
+            len if len == sizes.outputs => Ok(stack),
+            _ => Err(Fault::caller(format!(
+                "the last of {} layers gives {} where {} numbers are wanted",
+                stack.len(),
+                stack.output(),
+                sizes.outputs
+            ))),
+        }
     }
 
     fn stack_of(&self, model: &Model) -> Result<(Sizes, Stack)> {
@@ -138,6 +168,12 @@ impl Network {
                 let flow = tensor(inputs, [rows, stack.input().len()]);
                 let flow = Flow::shaped(flow, stack.input());
                 numbers(stack.forward_through(flow, &mut pass, layers).flat())
+            }
+            Answer::Mean(layers) => {
+                let rows = inputs.len() / stack.input().len();
+                let flow = tensor(inputs, [rows, stack.input().len()]);
+                let flow = Flow::shaped(flow, stack.input());
+                numbers(stack.forward_through(flow, &mut pass, layers).sequence().mean_dim(1))
             }
             Answer::Error => {
                 let width = stack.input().len();
@@ -300,6 +336,14 @@ impl Learner for Network {
         }
     }
 
+    fn footprint(&self, facts: &Facts, rows: u64) -> Option<Footprint> {
+        let (features, outputs) = (facts.schema.features, self.goal.outputs(&facts.schema).ok()?);
+        // What cannot be built is refused by `init`, with the reason.
+        let stack = self.stack(Sizes { features, outputs, steps: 0 }).ok()?;
+        let rows = rows.div_ceil(self.recipe.parts.max(1) as u64);
+        Some(room::footprint(&stack, &self.recipe.solver, rows))
+    }
+
     fn init(&self, facts: &Facts, _: Place) -> Result<Model> {
         if facts.rows == 0 {
             return Err(Fault::caller("there are no rows to learn from"));
@@ -427,6 +471,10 @@ impl Learner for Network {
         match (self.design.answer(), self.stack_of(model)) {
             (Answer::Output, _) | (_, Err(_)) => Sizes::of(model).outputs,
             (Answer::Code(layers), Ok((_, stack))) => stack.output_after(layers).len(),
+            (Answer::Mean(layers), Ok((_, stack))) => match stack.output_after(layers) {
+                Form::Sequence { width, .. } => width,
+                other => other.len(),
+            },
             (Answer::Error, _) => 1,
         }
     }
@@ -450,15 +498,27 @@ impl Learner for Network {
         let layers = match self.design.answer() {
             Answer::Output => stack.len(),
             Answer::Code(layers) => layers,
-            Answer::Error => return None,
+            Answer::Error | Answer::Mean(_) => return None,
         };
         let outputs = stack.draw(&mut graph, FEATURES, model, layers)?;
         match self.goal {
-            Goal::Class { .. } => drop(graph.node(Op::Softmax, &[&outputs])),
-            Goal::Number | Goal::Itself => {}
-            Goal::Next { .. } => return None,
+            Goal::Class { .. } | Goal::Focal => drop(graph.node(Op::Softmax, &[&outputs])),
+            Goal::Number(_) | Goal::Itself => {}
+            Goal::Next { .. } | Goal::Near { .. } => return None,
         }
         Some(graph)
+    }
+
+    fn samples(&self, model: &Model, count: usize, seed: u64) -> Option<Samples> {
+        let layers = self.design.codes()?;
+        let (sizes, stack) = self.stack_of(model).ok()?;
+        let form = stack.output_after(layers);
+        let mut rng = Rng::named(seed, "samples", &[]);
+        let codes: Vec<f32> = (0..count * form.len()).map(|_| rng.normal() as f32).collect();
+        let weights = Weights::of(model, &stack.parameters(), false);
+        let codes = Flow::shaped(tensor(codes, [count, form.len()]), form);
+        let rows = stack.forward_after(codes, &mut Pass::answering(&weights), layers);
+        Some(Samples { width: sizes.outputs, values: numbers(rows.flat()) })
     }
 
     fn describe(&self, model: &Model, _: &Schema) -> Option<String> {
@@ -480,7 +540,8 @@ impl Network {
     }
 }
 
-fn append(row: Row<'_>, width: usize, into: &mut Vec<f32>) {
+/// Adds a row's numbers, zeros of a sparse one too.
+pub(crate) fn append(row: Row<'_>, width: usize, into: &mut Vec<f32>) {
     match row {
         Row::Dense(values) => into.extend_from_slice(values),
         Row::Sparse(columns, values) => {
@@ -492,7 +553,7 @@ fn append(row: Row<'_>, width: usize, into: &mut Vec<f32>) {
 }
 
 /// Shows runs of consecutive numbers of a parameter with the sums that the update has for them.
-fn each_run(body: &Body, mut visit: impl FnMut(usize, &[f32])) {
+pub(crate) fn each_run(body: &Body, mut visit: impl FnMut(usize, &[f32])) {
     match body {
         Body::Dense(Values::F32(sums)) => visit(0, sums),
         Body::Rows(Rows { index, width, values: Values::F32(sums), .. }) => {
@@ -526,7 +587,8 @@ fn squared_error(a: &[f32], b: &[f32]) -> f32 {
     (squares.sum::<f64>() / a.len() as f64) as f32
 }
 
-fn squared(block: &Block) -> f64 {
+/// The sum of squares of a block.
+pub(crate) fn squared(block: &Block) -> f64 {
     let mut sum = 0.0;
     each_run(&block.body, |_, values| {
         sum += values.iter().map(|&x| f64::from(x) * f64::from(x)).sum::<f64>();

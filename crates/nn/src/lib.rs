@@ -6,13 +6,16 @@
 //! computes on one thread, so that the same seed gives the same bits.
 
 mod flow;
+mod gan;
 mod goal;
 mod layers;
 mod learner;
 mod muon;
 mod networks;
+mod own;
 mod pass;
 mod recipe;
+mod room;
 mod schedule;
 mod solver;
 mod stack;

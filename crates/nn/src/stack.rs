@@ -3,6 +3,7 @@
 
 use crate::flow::{Flow, Form};
 use crate::layers::{self, Site};
+use crate::own::{NO_LAYERS, OwnLayers};
 use crate::pass::Pass;
 use crate::stage::{Parameter, Stage};
 use starlings_core::{Graph, Model, Result};
@@ -15,19 +16,32 @@ pub(crate) struct Stack {
 }
 
 impl Stack {
-    /// The network that these lines describe, for rows of a form.
+    /// The network that these lines describe, for rows of a form; some may be layers that the job defines.
     ///
     /// # Errors
     /// A line that is not understood or does not fit what comes before it.
+    pub(crate) fn with(own: &OwnLayers, input: Form, lines: &[String]) -> Result<Stack> {
+        Stack::of("", input, lines, own)
+    }
+
+    /// The same without layers of a job's own.
+    ///
+    /// # Errors
+    /// As for [`with`](Stack::with).
+    #[cfg(test)]
     pub(crate) fn build(input: Form, lines: &[String]) -> Result<Stack> {
-        Stack::named("", input, lines)
+        Stack::with(&NO_LAYERS, input, lines)
     }
 
     /// A network inside another: its parameters' names begin with `prefix`.
     ///
     /// # Errors
-    /// As for [`build`](Stack::build).
+    /// As for [`with`](Stack::with).
     pub(crate) fn named(prefix: &str, input: Form, lines: &[String]) -> Result<Stack> {
+        Stack::of(prefix, input, lines, &NO_LAYERS)
+    }
+
+    fn of(prefix: &str, input: Form, lines: &[String], own: &OwnLayers) -> Result<Stack> {
         let (mut stages, mut form) = (Vec::new(), input);
         for (index, line) in lines.iter().enumerate() {
             let kind = line.split_whitespace().next().unwrap_or_default();
@@ -35,7 +49,7 @@ impl Stack {
                 "" => format!("{index:02}-{kind}"),
                 prefix => format!("{prefix}.{index}-{kind}"),
             };
-            let stage = layers::build(&Site { name, number: index + 1, line, input: form })?;
+            let stage = layers::build(&Site { name, number: index + 1, line, input: form, own })?;
             form = stage.output();
             stages.push(stage);
         }
@@ -60,6 +74,11 @@ impl Stack {
     /// Runs rows through the first so many stages.
     pub(crate) fn forward_through(&self, input: Flow, pass: &mut Pass<'_>, count: usize) -> Flow {
         self.stages.iter().take(count).fold(input, |flow, stage| stage.forward(flow, pass))
+    }
+
+    /// Runs what the first so many stages would give through the others.
+    pub(crate) fn forward_after(&self, flow: Flow, pass: &mut Pass<'_>, count: usize) -> Flow {
+        self.stages.iter().skip(count).fold(flow, |flow, stage| stage.forward(flow, pass))
     }
 
     /// The form of rows after so many stages.
@@ -94,11 +113,31 @@ impl Stack {
             .try_fold(start, |value, stage| stage.draw(graph, &value, model))
     }
 
+    /// Each stage's line, how many parameters it has and how many numbers it gives for a row.
+    pub(crate) fn sizes(&self) -> impl Iterator<Item = (&str, Vec<Parameter>, usize)> {
+        let stages = self.stages.iter().zip(&self.lines);
+        stages.map(|(stage, line)| (line.as_str(), stage.parameters(), stage.output().len()))
+    }
+
     /// Tells each stage in a line: its name, its output and how many parameters it has.
     pub(crate) fn describe(&self, text: &mut String) {
         for (stage, line) in self.stages.iter().zip(&self.lines) {
             let numbers: usize = stage.parameters().iter().map(Parameter::len).sum();
             text.push_str(&format!("{line:24} {:>32} {numbers:>10}\n", stage.output().to_string()));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parameters_are_named_after_the_place_of_their_layer() {
+        let lines = ["linear 4", "relu", "linear 2 bias off"].map(str::to_string);
+        let stack = Stack::build(Form::Flat(3), &lines).unwrap();
+        let names: Vec<String> = stack.parameters().into_iter().map(|it| it.name).collect();
+        assert_eq!(names, ["00-linear.weight", "00-linear.bias", "02-linear.weight"]);
+        assert_eq!((stack.len(), stack.output()), (3, Form::Flat(2)));
     }
 }

@@ -140,6 +140,7 @@ const CASES: &[Case] = &[
         data: ("fashion", "fashion.parquet"),
         test: Some("fashion-test.parquet"),
         peers: &["PyTorch, 1 thread", "PyTorch, 2 threads", "PyTorch DDP, 2 × 1 thread"],
+        row_bytes: None,
     },
     Case {
         name: "network cnn 32-64-128-10, Fashion-MNIST, batch 128, 1 epoch",
@@ -148,6 +149,7 @@ const CASES: &[Case] = &[
         data: ("fashion", "fashion.parquet"),
         test: Some("fashion-test.parquet"),
         peers: &["PyTorch, 1 thread", "PyTorch, 2 threads", "PyTorch DDP, 2 × 1 thread"],
+        row_bytes: None,
     },
 ];
 

@@ -4,7 +4,9 @@
 #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
 
 mod differences;
+mod generative;
 mod laws;
+mod own;
 mod references;
 mod refusals;
 mod training;

@@ -599,3 +599,24 @@ fn who_beats_and_does_nothing_is_given_up_after_a_long_time_and_who_waits_is_not
     assert!(bench.fault().message.ends_with("it made no progress for 600 s"));
     assert_eq!(bench.regrouped().1, [10]);
 }
+
+#[test]
+fn who_died_beside_the_coordinator_is_not_waited_for_once_a_returned_member_saw_it() {
+    let wish = Wish { least: Some(1), stall_ms: 600_000, ..Wish::fixed(2) };
+    let member = |seat: u32| {
+        let (host, address) = (format!("host-{seat}"), format!("10.0.0.{seat}:1"));
+        MemberInfo { member: id(10 + u64::from(seat)), seat: Seat(seat), host, pid: seat, address }
+    };
+    let last = (Epoch(3), vec![member(0), member(1)], Deal::new());
+    let machine = Membership::resumed(Options::default(), 0, wish, last);
+    let mut bench = Bench { machine, out: vec![], now: 0 };
+    bench.on(Event::Returned { member: id(10) });
+    bench.pass(500, &[10]);
+    bench.accuse(10, 1, 7, "the merge");
+    bench.pass(900, &[10]);
+    assert!(bench.out.is_empty(), "its own return may still come: {:?}", bench.out);
+    bench.pass(200, &[10]);
+    assert_eq!((bench.fault().rank, bench.fault().step), (Some(Seat(1)), Some(Step(7))));
+    assert!(bench.now < Options::default().return_ms);
+    assert!(bench.out.iter().any(|command| matches!(command, Command::Regroup { .. })));
+}

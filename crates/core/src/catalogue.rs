@@ -25,6 +25,8 @@ pub enum Ability {
     Stages,
     /// The learner's model can be cut into stages.
     StagedModel,
+    /// The learner's layers can be split among workers that compute the same rows.
+    SplitModel,
     /// The plan gives every worker the whole model.
     WholeModel,
     /// Every contribution reaches, as it is, whoever folds it.
@@ -60,6 +62,7 @@ impl Ability {
             Ability::RowWise => "a learner whose updates can be applied row by row at their owner",
             Ability::Stages => "a plan that cuts the model into stages",
             Ability::StagedModel => "a learner whose model can be cut into stages",
+            Ability::SplitModel => "a learner whose layers can be split among workers",
             Ability::WholeModel => "a plan that gives every worker the whole model",
             Ability::Contributions => {
                 "a topology that carries contributions whole to who folds them"

@@ -26,6 +26,7 @@ pub struct Fault {
     blame: Blame,
     sentences: Vec<String>,
     hint: Option<String>,
+    feature: Option<usize>,
 }
 
 impl Fault {
@@ -51,7 +52,7 @@ impl Fault {
 
     /// A fault with explicit blame.
     pub fn new(blame: Blame, what: impl Into<String>) -> Fault {
-        Fault { blame, sentences: vec![what.into()], hint: None }
+        Fault { blame, sentences: vec![what.into()], hint: None, feature: None }
     }
 
     /// Adds an outer sentence: what was being done when this happened.
@@ -72,6 +73,24 @@ impl Fault {
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Fault {
         self.hint = Some(hint.into());
+        self
+    }
+
+    /// It is about this feature. Whoever knows the columns names it, see [`name_feature`](Fault::name_feature).
+    #[must_use]
+    pub fn at_feature(mut self, feature: usize) -> Fault {
+        self.feature = Some(feature);
+        self
+    }
+
+    /// Names the feature that it is about in the user's own words, once.
+    #[must_use]
+    pub fn name_feature(mut self, name: impl FnOnce(usize) -> Option<String>) -> Fault {
+        if let Some(feature) = self.feature.take()
+            && let Some(name) = name(feature)
+        {
+            self.sentences.push(format!("feature {feature} is {name}"));
+        }
         self
     }
 
@@ -127,5 +146,15 @@ mod tests {
             "merge of step 7: waiting for chunk 3: connection reset\n  help: look at rank 2's log"
         );
         assert_eq!(fault.blame(), Blame::Peer(Some(Seat(2))));
+    }
+
+    #[test]
+    fn a_feature_is_named_once_and_only_where_there_is_one() {
+        let name = |feature: usize| (feature == 3).then(|| "column 'age'".to_string());
+        let of = |feature| Fault::caller("a number is not finite").at_feature(feature);
+        let named = of(3).name_feature(name).name_feature(name);
+        assert_eq!(named.message(), "a number is not finite: feature 3 is column 'age'");
+        assert_eq!(of(4).name_feature(name).message(), "a number is not finite");
+        assert_eq!(Fault::caller("no rows").name_feature(name).message(), "no rows");
     }
 }

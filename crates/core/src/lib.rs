@@ -15,6 +15,7 @@ mod panel;
 mod params;
 mod planted;
 mod random;
+mod turn;
 
 pub use block::{Block, Body, Factors, FoldError, Kind, Rows, Update, Values};
 pub use catalogue::{Ability, Card, Entry};
@@ -32,3 +33,4 @@ pub use params::{Param, ParamKind, Params};
 #[cfg(planted)]
 pub use planted::{at_work, plant};
 pub use random::Rng;
+pub use turn::Turn;

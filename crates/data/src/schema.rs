@@ -112,6 +112,27 @@ impl Schema {
         }
     }
 
+    /// A feature in the words of the file: a column, or one of a column's categories. `None` where features have
+    /// numbers only.
+    #[must_use]
+    pub fn feature_name(&self, feature: usize) -> Option<String> {
+        let mut before = 0;
+        for column in &self.columns {
+            let wide = column.features(self.encoding);
+            if feature < before + wide {
+                let name = &column.name;
+                return Some(match &column.kind {
+                    ColumnKind::Categorical { codes } if wide > 1 => {
+                        format!("'{}' of column '{name}'", codes[feature - before])
+                    }
+                    _ => format!("column '{name}'"),
+                });
+            }
+            before += wide;
+        }
+        None
+    }
+
     /// Number of codes of an identity column.
     #[must_use]
     pub fn identities(&self, column: usize) -> usize {

@@ -93,6 +93,7 @@ impl Choices {
         let learner_card = learner_card(entry, &*learner, &params);
         let gives = |card: &Card, ability| card.gives.contains(&ability);
         let served = gives(&topology_card, Ability::Served)
+            && gives(&plan_card, Ability::WholeModel)
             && gives(&learner_card, Ability::RowWise)
             && gives(&codec_card, Ability::OneWay)
             && !matches!(scheme, Scheme::Factors | Scheme::Auto(_))

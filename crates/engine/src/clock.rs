@@ -23,37 +23,56 @@ impl<F: Fn(Event) + Send + Sync> Observer for F {
 }
 
 /// Where a worker is at the moment; shared with whatever reports its heartbeat.
-#[derive(Clone, Debug, Default)]
-pub struct Whereabouts(Arc<Mutex<(String, Step)>>, Arc<AtomicU64>);
+#[derive(Clone, Default)]
+pub struct Whereabouts {
+    place: Arc<Mutex<(String, Step)>>,
+    bytes: Arc<AtomicU64>,
+    first: Arc<Mutex<Option<First>>>,
+}
+
+/// Called with the first phase of the first step.
+type First = Box<dyn FnOnce(String, Step) + Send>;
 
 impl Whereabouts {
+    /// The first phase is told at once, before anything of that step can reach a peer: whoever dies then is not taken
+    /// for one that never began.
+    pub(crate) fn at_first(&self, tell: impl FnOnce(String, Step) + Send + 'static) {
+        if let Ok(mut first) = self.first.lock() {
+            *first = Some(Box::new(tell));
+        }
+    }
+
     /// The phase and the step.
     #[must_use]
     pub fn get(&self) -> (String, Step) {
-        self.0.lock().map(|inner| inner.clone()).unwrap_or_default()
+        self.place.lock().map(|inner| inner.clone()).unwrap_or_default()
     }
 
     /// Whether that is waiting for others.
     #[must_use]
     pub fn waits(&self) -> bool {
-        self.0.lock().map_or(true, |inner| inner.0 != COMPUTATION)
+        self.place.lock().map_or(true, |inner| inner.0 != COMPUTATION)
     }
 
     /// Bytes sent so far.
     #[must_use]
     pub fn bytes(&self) -> u64 {
-        self.1.load(Ordering::Relaxed)
+        self.bytes.load(Ordering::Relaxed)
     }
 
     /// So many bytes have been sent so far.
     pub fn sent(&self, bytes: u64) {
-        self.1.store(bytes, Ordering::Relaxed);
+        self.bytes.store(bytes, Ordering::Relaxed);
     }
 
     fn set(&self, phase: &str, step: Step) {
-        if let Ok(mut inner) = self.0.lock() {
+        if let Ok(mut inner) = self.place.lock() {
             phase.clone_into(&mut inner.0);
             inner.1 = step;
+        }
+        let first = self.first.lock().ok().and_then(|mut first| first.take());
+        if let Some(tell) = first {
+            tell(phase.to_string(), step);
         }
     }
 }

@@ -138,8 +138,8 @@ fn wake(net: &Net) -> Result<()> {
     net.send(net.seat(), header, &[], Deadline::after_ms(1_000))
 }
 
-/// Gathers the blocks of one step into buckets. A bucket leaves when it is full and another block comes: the
-/// last one stays for the worker itself, for nothing is computed beside it.
+/// Gathers the blocks of one step into buckets. A bucket leaves when it is full and another block comes, or is known to be
+/// still computed: the last one stays for the worker itself, for nothing is computed beside it.
 pub struct Satchel {
     net: Arc<Net>,
     posts: SyncSender<Post>,
@@ -173,20 +173,25 @@ impl Sink for Satchel {
     fn take(&mut self, block: Block) -> Option<Block> {
         // Only dense blocks have the same size on all workers.
         let Body::Dense(_) = &block.body else { return Some(block) };
-        if self.bytes >= BUCKET_BYTES {
-            let bucket = std::mem::take(&mut self.bucket);
-            if let Ok(mut sent) = self.sent.lock() {
-                sent.buckets += 1;
-                sent.bytes += self.bytes as u64;
-            }
-            // A courier that is gone has left its fault where the worker will look for the sums.
-            let _ = self.posts.send(Post::Bucket(self.next, self.step, bucket));
-            let _ = wake(&self.net);
-            (self.next, self.bytes) = (self.next + 1, 0);
-        }
+        self.pause();
         self.bytes += block.bytes();
         self.bucket.blocks.push(block);
         None
+    }
+
+    fn pause(&mut self) {
+        if self.bytes < BUCKET_BYTES {
+            return;
+        }
+        let bucket = std::mem::take(&mut self.bucket);
+        if let Ok(mut sent) = self.sent.lock() {
+            sent.buckets += 1;
+            sent.bytes += self.bytes as u64;
+        }
+        // A courier that is gone has left its fault where the worker will look for the sums.
+        let _ = self.posts.send(Post::Bucket(self.next, self.step, bucket));
+        let _ = wake(&self.net);
+        (self.next, self.bytes) = (self.next + 1, 0);
     }
 }
 

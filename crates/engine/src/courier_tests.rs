@@ -4,16 +4,17 @@ use super::*;
 use crate::bridge::adder::{PATIENCE, Perch, perches, perches_that, run_all};
 use crate::choices::{raw, summing};
 use starlings_core::{Rng, Values};
+use starlings_data::{Dealer, Holding};
+use starlings_learn::{Facts, Memory, Moment, NoWires, Outbox, Place, Work};
 use std::sync::{Condvar, Mutex};
 
 /// Numbers of f64 that fill a bucket.
 const FULL: usize = BUCKET_BYTES / 8;
 
-fn courier(perch: &Perch, topology: &str) -> Courier {
+fn courier(perch: &Perch, topology: &str, tracer: Tracer) -> Courier {
     let (net, world) = (perch.net.clone(), perch.net.world());
     let group = (0..world).map(Seat).collect();
     let (topology, codec) = (summing(topology, "").unwrap(), raw());
-    let tracer = Tracer::default();
     Courier::start(Route { net, group, topology, codec, patience: PATIENCE, tracer }).unwrap()
 }
 
@@ -48,7 +49,7 @@ fn sums_of_many_buckets_over_many_steps_are_plain_sums() {
     for (topology, world) in [("ring", 2), ("tree", 3), ("star", 4), ("halving-doubling", 3)] {
         let seats = perches(world);
         let all = run_all(&seats, |perch| {
-            let mut courier = courier(&perch, topology);
+            let mut courier = courier(&perch, topology, Tracer::default());
             let step = |step| sum_step(&mut courier, blocks(perch.seat(), step), step).unwrap();
             (0..4).map(step).collect::<Vec<_>>()
         });
@@ -81,7 +82,7 @@ fn sums_of_many_buckets_over_many_steps_are_plain_sums() {
 #[test]
 fn blocks_that_differ_in_size_from_seat_to_seat_are_not_taken() {
     let seats = perches(2);
-    let courier = courier(&seats[0], "ring");
+    let courier = courier(&seats[0], "ring", Tracer::default());
     let rows = starlings_core::Rows::none(Values::F64(vec![]).kind(), 5, 1);
     let block = Block::rows("rows", rows);
     assert_eq!(courier.sink(Step(0)).take(block.clone()), Some(block));
@@ -92,7 +93,7 @@ fn a_seat_that_leaves_or_dies_is_a_fault_and_not_a_wait() {
     for (polite, world) in [(false, 2), (false, 3), (true, 2)] {
         let seats = perches(world);
         let faults = run_all(&seats, |perch| {
-            let mut courier = courier(&perch, "ring");
+            let mut courier = courier(&perch, "ring", Tracer::default());
             // Seat 1 goes as soon as it has its first sum, whether or not the others have theirs.
             let first = sum_step(&mut courier, blocks(perch.seat(), 0), 0);
             if perch.seat() == 1 {
@@ -147,7 +148,7 @@ fn on_a_slow_link_the_younger_bucket_of_a_step_leaves_first() {
         }
     });
     let sums = run_all(&seats, |perch| {
-        let mut courier = courier(&perch, "star");
+        let mut courier = courier(&perch, "star", Tracer::default());
         let mut sink = courier.sink(Step(0));
         let numbers = |count: usize| vec![1.0; count * 2 * FULL];
         // Bucket 0 is of many chunks; bucket 1 leaves when it is full and another block comes.
@@ -203,4 +204,108 @@ fn of_two_steps_the_older_leaves_first() {
         std::iter::from_fn(|| heap.pop().map(|outgoing| outgoing.bucket)).collect::<Vec<_>>()
     };
     assert_eq!(order(&[(1, 7), (0, 4), (0, 5), (1, 8)]), [5, 4, 8, 7]);
+}
+
+/// What a seat has come to, for others to wait for.
+#[derive(Default)]
+struct Mark {
+    reached: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl Mark {
+    fn reach(&self) {
+        *self.reached.lock().unwrap() = true;
+        self.changed.notify_all();
+    }
+
+    fn wait(&self) {
+        let reached = self.reached.lock().unwrap();
+        let waited = self.changed.wait_timeout_while(reached, PATIENCE, |reached| !*reached);
+        assert!(*waited.unwrap().0, "it was never reached");
+    }
+}
+
+/// A satchel beside which nothing more is computed before its first bucket is on its way.
+struct Gated {
+    inner: Satchel,
+    begun: Arc<Mark>,
+}
+
+impl Sink for Gated {
+    fn take(&mut self, block: Block) -> Option<Block> {
+        self.inner.take(block)
+    }
+
+    fn pause(&mut self) {
+        self.inner.pause();
+        self.begun.wait();
+    }
+}
+
+/// One step of a network on the rows of a seat, through a courier; and the spans that it left.
+fn network_step(perch: &Perch, begun: &Arc<Mark>, computed: &Mark) -> Vec<starlings_core::Span> {
+    let text = "hidden = [300, 300]".parse().unwrap();
+    let choice = crate::job::Choice { name: "mlp".to_string(), given: text };
+    let (_, learner, _) = crate::choices::learner(&choice).unwrap();
+    let mut rng = Rng::named(3, "rows", &[perch.seat() as u64]);
+    let values = (0..16 * 120).map(|_| rng.normal() as f32).collect();
+    let labels = (0..16).map(|row| (row % 3) as f32).collect();
+    let features = starlings_data::Features::Dense { width: 120, values };
+    let table = Arc::new(starlings_data::Table::new(features, labels));
+    let target = starlings_data::Target::Classes((0..3).map(|it| it.to_string()).collect());
+    let encoding = starlings_data::Encoding::OneHot;
+    let schema =
+        starlings_data::Schema { columns: vec![], encoding, features: 120, target, label: None };
+    let facts = Facts { rows: 32, schema, shards: 1, seed: 1, epochs: None, batch: 32 };
+    let model = learner.init(&facts, Place::WHOLE).unwrap();
+    let tracer = Tracer::new(true);
+    let mut courier = courier(perch, "ring", tracer.clone());
+    let satchel = courier.sink(Step(0));
+    let sent = satchel.sent();
+    let mut outbox = Outbox::new();
+    outbox.attach(Some(Box::new(Gated { inner: satchel, begun: begun.clone() })));
+    let dealer = Dealer::new(Holding::whole(table, 1), 1, 32);
+    let began = microseconds();
+    learner
+        .contribute(&mut Work {
+            moment: Moment { step: Step(0), pass: 0, seed: 1, rows: 32 },
+            place: Place::WHOLE,
+            model: &model,
+            batch: &dealer.everything(),
+            memory: &mut Memory::new(),
+            wires: &mut NoWires,
+            outbox: &mut outbox,
+        })
+        .unwrap();
+    tracer.ends("work", "computation", Step(0), began);
+    computed.reach();
+    drop(outbox.take());
+    let buckets = sent.lock().unwrap().buckets;
+    courier.collect(buckets, Deadline::after(PATIENCE)).unwrap();
+    tracer.take()
+}
+
+#[test]
+fn the_trace_of_a_network_shows_gradients_travelling_while_others_are_computed() {
+    let marks: Arc<Vec<[Arc<Mark>; 2]>> = Arc::new((0..2).map(|_| Default::default()).collect());
+    let asked = marks.clone();
+    // The link is so slow that the first frame of a seat is not through before its computation is.
+    let seats = perches_that(2, move |seat, header| {
+        if (header.lane, header.kind) == (Lane::Exchange, KIND) {
+            let [begun, computed] = &asked[seat as usize];
+            begun.reach();
+            computed.wait();
+        }
+    });
+    let traces = run_all(&seats, |perch| {
+        let [begun, computed] = &marks[perch.seat()];
+        network_step(&perch, begun, computed)
+    });
+    for spans in &traces {
+        let of = |name: &str| spans.iter().find(|span| span.name == name).unwrap();
+        let (computed, summed) = (of("computation"), of("sum of a bucket"));
+        let both = computed.to.min(summed.to).saturating_sub(computed.from.max(summed.from));
+        assert!(both > 0 && computed.to <= summed.to, "{spans:?}");
+    }
 }

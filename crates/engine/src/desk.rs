@@ -11,6 +11,7 @@ use crate::exchange::served::Shard as ServerShard;
 use crate::job::{Deal, EPOCHS_DEFAULT, Fold, Job};
 use crate::keeper::{Keeper, Resumed};
 use crate::net::Net;
+use crate::placement::check_memory;
 use crate::recovery::{Leases, Regroup};
 use crate::redeal::{Loader, Redeal};
 use crate::serve::Ledger;
@@ -209,13 +210,13 @@ impl Desk {
     pub fn lay(setup: Setup<'_>) -> Result<Desk> {
         let Setup { job, choices, facts, intake, assignment, net, .. } = setup;
         let learner = choices.learner.clone();
-        let stages = assignment.pipeline.len() as u32;
-        let place = Place { stage: assignment.stage, stages };
-        let mut model = first_model(job, &choices, &facts, place)?;
+        let place = place_of(&assignment);
+        let mut model = first_model(job, &choices, &facts, place.clone())?;
+        check_memory(job, &choices, &model)?;
         let (mut memory, mut start, mut losses) = (Memory::new(), Step(0), Vec::new());
         if let Some(resumed) = setup.resumed {
             start = resumed.step;
-            model = resumed.model_like(&model, place)?;
+            model = resumed.model_like(&model, &place)?;
             losses = resumed.losses_of(net.seat(), net.world());
             memory = resumed.memory;
         }
@@ -305,7 +306,8 @@ impl Desk {
             pipeline if pipeline.len() == 1 => Box::new(NoWires),
             pipeline => {
                 let (net, wired) = (net.clone(), self.wired.clone());
-                Box::new(StageWires::new(net, raw(), pipeline, job.patience, wired))
+                let wires = StageWires::new(net, raw(), pipeline, job.patience, wired);
+                Box::new(wires.traced(self.tracer.clone()))
             }
         };
         (self.exchange, self.server, self.ledger) = (exchange, server, ledger);
@@ -466,10 +468,11 @@ impl Desk {
         if self.place.stages > 1 || self.choices.keeps_own_models() {
             return Ok(None);
         }
-        let (model, learner) = (weights(&self.model), &self.learner);
+        let (model, learner, facts) = (weights(&self.model), &self.learner, &self.facts);
         let predict = |batch: &Batch<'_>| {
             let mut outputs = Vec::new();
-            learner.predict(&model, batch, &mut outputs).map(|()| outputs)
+            let said = learner.predict(&model, batch, &mut outputs);
+            said.map(|()| outputs).map_err(|fault| facts.name(fault))
         };
         let exam = Exam {
             rows,
@@ -489,7 +492,7 @@ impl Desk {
         let mut outbox = Outbox::new();
         let sums = self.learner.score(&mut Work {
             moment,
-            place: self.place,
+            place: self.place.clone(),
             model: &self.model,
             batch: &batch,
             memory: &mut self.memory,
@@ -548,6 +551,7 @@ impl Desk {
                 self.model.set(name, tensor.clone());
             }
         }
+        self.model = self.learner.assemble(std::mem::take(&mut self.model));
         Ok(())
     }
 
@@ -585,6 +589,17 @@ pub fn weights(model: &Model) -> Model {
         weights.set(name, tensor.clone());
     }
     weights
+}
+
+/// Which part of the model a worker has, as its learner sees it.
+pub(crate) fn place_of(assignment: &Assignment) -> Place {
+    Place {
+        stage: assignment.stage,
+        stages: assignment.pipeline.len() as u32,
+        layers: assignment.layers.clone(),
+        turns: assignment.turns.clone(),
+        splits: assignment.splits,
+    }
 }
 
 /// Who is dealt each shard by the plan.

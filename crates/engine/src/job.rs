@@ -2,7 +2,8 @@
 //! a checked `Job` once, here; unknown keys are refused with the nearest known one.
 
 use crate::checkpoints;
-use crate::stock::MemorySpec;
+use crate::placement::placed;
+use crate::stock::{MemorySpec, size};
 use starlings_cluster::manifest::Fingerprint;
 use starlings_core::{Fault, Result, suggestion};
 use starlings_data::{DataSpec, FoldSpec, Side, StepSpec};
@@ -100,6 +101,8 @@ pub struct Job {
     pub most: u32,
     /// Parallelism.
     pub plan: Choice,
+    /// Bytes that a worker's part of the model may take.
+    pub memory_of_models: Option<u64>,
     /// Who talks to whom.
     pub topology: Choice,
     /// When a worker may go on.
@@ -132,7 +135,7 @@ pub struct Job {
 pub const EPOCHS_DEFAULT: u64 = 10;
 
 const SECTIONS: &[&str] =
-    &["data", "prepare", "layer", "learner", "train", "validate", "cluster", "checkpoint"];
+    &["data", "prepare", "layer", "learner", "train", "validate", "cluster", "place", "checkpoint"];
 const DATA_KEYS: &[&str] = &[
     "train",
     "test",
@@ -163,6 +166,7 @@ const CLUSTER_KEYS: &[&str] = &[
     "trace",
     "coordinator",
     "ticket",
+    "memory",
 ];
 const CHECKPOINT_KEYS: &[&str] = &["path", "every", "keep"];
 const VALIDATE_KEYS: &[&str] = &["folds", "only", "seed"];
@@ -228,7 +232,12 @@ impl Job {
             workers,
             least,
             most,
-            plan: named(&cluster, "plan", "data-parallel")?,
+            plan: placed(
+                named(&cluster, "plan", "data-parallel")?,
+                table.get("place"),
+                cluster.contains_key("plan"),
+            )?,
+            memory_of_models: cluster.get("memory").map(|it| size(it, "[cluster]")).transpose()?,
             topology: named(&cluster, "topology", "ring")?,
             consistency: named(&cluster, "consistency", "bsp")?,
             codec: named(&cluster, "codec", "raw")?,

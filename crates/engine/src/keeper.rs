@@ -87,7 +87,7 @@ impl Resumed {
     ///
     /// # Errors
     /// When the checkpoint lacks one of its tensors.
-    pub fn model_like(&self, fresh: &Model, place: Place) -> Result<Model> {
+    pub fn model_like(&self, fresh: &Model, place: &Place) -> Result<Model> {
         if let Some(name) = lacking(fresh, &self.model) {
             let what = format!("the checkpoint {} has no tensor '{name}'", self.path);
             return Err(Fault::machine(what));

@@ -23,6 +23,7 @@ pub mod merge;
 pub mod neighbours;
 pub mod net;
 pub mod node;
+mod placement;
 pub mod recovery;
 pub mod redeal;
 pub mod rules;

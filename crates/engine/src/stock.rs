@@ -33,7 +33,7 @@ impl MemorySpec {
     /// # Errors
     /// What is no size or no folder.
     pub fn parse(data: &toml::Table) -> Result<MemorySpec> {
-        let bytes = data.get("memory").map(size).transpose()?;
+        let bytes = data.get("memory").map(|it| size(it, "[data]")).transpose()?;
         let folder = match data.get("spill") {
             None => None,
             Some(toml::Value::String(folder)) => Some(PathBuf::from(folder)),
@@ -53,9 +53,9 @@ impl MemorySpec {
 }
 
 /// `"4GB"`, `"512 MiB"` or a number of bytes.
-fn size(value: &toml::Value) -> Result<u64> {
+pub(crate) fn size(value: &toml::Value, section: &str) -> Result<u64> {
     let wrong = || {
-        Fault::caller(format!("[data] memory = {value} is not a size"))
+        Fault::caller(format!("{section} memory = {value} is not a size"))
             .hint("write it as memory = \"4GB\", \"512MB\" or \"2GiB\"")
     };
     if let Some(bytes) = value.as_integer() {

@@ -3,14 +3,15 @@
 use crate::checkpoints;
 use crate::choices::Choices;
 use crate::clock::Observer;
-use crate::desk::{Figures, Finished, extent, first_model, weights};
+use crate::desk::{Figures, Finished, extent, weights};
 use crate::job::{Job, fingerprint};
 use crate::launch::{LAUNCHERS, Launcher};
+use crate::placement;
 use crate::stop::Stop;
 use starlings_cluster::checkpoint::Complete;
 use starlings_core::{Blame, Entry, Event, Fault, FaultReport, JobId, Model, Result};
 use starlings_data::{Intake, Schema, Survey};
-use starlings_learn::{Facts, Place};
+use starlings_learn::Facts;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -105,12 +106,12 @@ impl Task {
         facts(&self.job, survey)
     }
 
-    /// The model before the first step, whole.
+    /// Sees whether every part of the model can start.
     ///
     /// # Errors
-    /// When the learner cannot start on this data, or not from the earlier model.
-    pub fn first_model(&self, survey: &Survey) -> Result<Model> {
-        first_model(&self.job, &self.choices, &self.facts(survey), Place::WHOLE)
+    /// When the learner cannot start on this data or not from the earlier model, or a part does not fit a worker.
+    pub fn try_out(&self, survey: &Survey) -> Result<()> {
+        placement::try_out(&self.job, &self.choices, &self.facts(survey))
     }
 
     /// The checkpoint to continue from. A folder that holds another job's is refused either way.

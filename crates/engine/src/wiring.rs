@@ -1,6 +1,7 @@
 //! The wires of a pipeline: messages between the stages of one pipeline, on their own lane.
 
 use crate::net::Net;
+use crate::trace::{Tracer, microseconds};
 use starlings_codec::{Codec, Into as Put};
 use starlings_core::{Deadline, Fault, Kind, Result, Seat, Step, Values};
 use starlings_learn::Wires;
@@ -16,6 +17,7 @@ pub struct StageWires {
     pipeline: Vec<Seat>,
     patience: Duration,
     bytes_raw: Arc<AtomicU64>,
+    tracer: Tracer,
 }
 
 impl StageWires {
@@ -29,7 +31,19 @@ impl StageWires {
         patience: Duration,
         bytes_raw: Arc<AtomicU64>,
     ) -> StageWires {
-        StageWires { net, codec, pipeline, patience, bytes_raw }
+        let tracer = Tracer::default();
+        StageWires { net, codec, pipeline, patience, bytes_raw, tracer }
+    }
+
+    /// Records when it sends and waits.
+    #[must_use]
+    pub fn traced(mut self, tracer: Tracer) -> StageWires {
+        self.tracer = tracer;
+        self
+    }
+
+    fn began(&self) -> u64 {
+        if self.tracer.is_on() { microseconds() } else { 0 }
     }
 
     fn seat(&self, stage: u32) -> Result<Seat> {
@@ -50,19 +64,19 @@ impl Wires for StageWires {
         let mut bytes = Vec::new();
         self.codec.encode(&values, 0, values.len(), &mut bytes);
         self.bytes_raw.fetch_add((values.len() * values.kind().bytes()) as u64, Ordering::Relaxed);
-        let by = Deadline::after(self.patience);
-        self.net
-            .send(self.seat(stage)?, header, &bytes, by)
-            .map_err(|fault| fault.during(format!("sending to stage {stage}")))
+        let (by, began) = (Deadline::after(self.patience), self.began());
+        let sent = self.net.send(self.seat(stage)?, header, &bytes, by);
+        self.tracer.ends("wire", "send", header.step, began);
+        sent.map_err(|fault| fault.during(format!("sending to stage {stage}")))
     }
 
     fn receive(&mut self, stage: u32) -> Result<Values> {
         let from = self.seat(stage)?;
-        let by = Deadline::after(self.patience);
-        let arrival = self
-            .net
-            .next(Lane::Wire, |arrival| arrival.from == from, by)
-            .map_err(|fault| fault.during(format!("waiting for stage {stage}")))?;
+        let (by, began) = (Deadline::after(self.patience), self.began());
+        let arrival = self.net.next(Lane::Wire, |arrival| arrival.from == from, by);
+        self.tracer.ends("wire", "wait for a stage", Step(0), began);
+        let arrival =
+            arrival.map_err(|fault| fault.during(format!("waiting for stage {stage}")))?;
         let broken = || Fault::peer(Some(from), format!("{from} sent a broken wire message"));
         let kind = match arrival.header.kind {
             0 => Kind::F32,

@@ -49,7 +49,7 @@ fn walk(desk: &mut Desk) -> Result<()> {
 
 /// One step.
 fn take(desk: &mut Desk, step: Step, outbox: &mut Outbox) -> Result<()> {
-    let (moments, place, by_shard) = (desk.moments, desk.place, desk.by_shard);
+    let (moments, by_shard) = (desk.moments, desk.by_shard);
     let Desk {
         learner,
         exchange,
@@ -62,9 +62,11 @@ fn take(desk: &mut Desk, step: Step, outbox: &mut Outbox) -> Result<()> {
         wires,
         walk,
         clock,
+        facts,
         keeper,
         redeal,
         stop,
+        place,
         ..
     } = desk;
 
@@ -101,18 +103,17 @@ fn take(desk: &mut Desk, step: Step, outbox: &mut Outbox) -> Result<()> {
     failpoint!("before-contribute");
     let mut contributions = Vec::new();
     for batch in by_shard.parts(&batch) {
-        let wires = &mut **wires;
         outbox.attach(exchange.stream(&moment));
-        let (batch, outbox) = (&batch, &mut *outbox);
-        let mut work = Work { moment, place, model, batch, memory, wires, outbox };
-        learner.contribute(&mut work).map_err(|f| clock.during(f))?;
+        let (wires, outbox, place) = (&mut **wires, &mut *outbox, place.clone());
+        let mut work = Work { moment, place, model, batch: &batch, memory, wires, outbox };
+        learner.contribute(&mut work).map_err(|f| clock.during(facts.name(f)))?;
         contributions.push(outbox.take());
     }
     failpoint!("after-contribute");
     clock.enter(MERGE, step);
     let rows = batch.len() as u64;
     let handed = HandedIn::new(moment, rows, contributions);
-    let outcome = exchange.finish(handed, model).map_err(|f| clock.during(f))?;
+    let outcome = exchange.finish(handed, model).map_err(|f| clock.during(facts.name(f)))?;
 
     failpoint!("after-apply");
 

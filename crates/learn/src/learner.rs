@@ -7,7 +7,7 @@
 //! (keyed by shard of rows). The learner itself is immutable.
 
 use crate::{Branch, Importance, Memory, Outbox, Wires};
-use starlings_core::{Ability, Fault, Graph, Model, Result, Rng, Shard, Step, Update};
+use starlings_core::{Ability, Fault, Graph, Model, Result, Rng, Shard, Step, Turn, Update};
 use starlings_data::{Batch, Encoding, LabelNeed, Schema, Slice};
 use std::collections::BTreeMap;
 
@@ -60,18 +60,39 @@ pub struct Facts {
     pub batch: u64,
 }
 
+impl Facts {
+    /// A fault of a learner, which knows features by number, with the column's name.
+    #[must_use]
+    pub fn name(&self, fault: Fault) -> Fault {
+        fault.name_feature(|feature| self.schema.feature_name(feature))
+    }
+}
+
 /// Which part of the model this worker has. Everything, unless the plan cuts the model into stages.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Place {
     /// This stage, from 0.
     pub stage: u32,
     /// How many stages.
     pub stages: u32,
+    /// How many layers each stage has, where the job says so; empty lets the learner cut.
+    pub layers: Vec<u32>,
+    /// What this stage does with its micro-batches, in order; empty where the model is whole.
+    pub turns: Vec<Turn>,
+    /// Whether stages are parts of every layer that can be split, and not layers one after another.
+    pub splits: bool,
 }
 
 impl Place {
     /// The whole model in one place.
-    pub const WHOLE: Place = Place { stage: 0, stages: 1 };
+    pub const WHOLE: Place =
+        Place { stage: 0, stages: 1, layers: Vec::new(), turns: Vec::new(), splits: false };
+
+    /// A stage of several, without layers or turns of its own.
+    #[must_use]
+    pub fn stage(stage: u32, stages: u32) -> Place {
+        Place { stage, stages, ..Place::WHOLE }
+    }
 }
 
 /// The moment of a step. Randomness derives from it and the shard, never from a rank.
@@ -225,6 +246,11 @@ pub trait Learner: Send + Sync {
     /// tensors. Who trains reads the files after `init` and puts the tensors in.
     fn furnishings(&self) -> Vec<(String, String)> {
         Vec::new()
+    }
+
+    /// The whole model, from one that has the tensors of all stages. Where they are the model's own there is nothing to do.
+    fn assemble(&self, model: Model) -> Model {
+        model
     }
 
     /// Puts what an earlier model of this learner knows into one that `init` has just made: training goes on from there.

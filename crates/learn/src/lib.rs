@@ -13,6 +13,7 @@ mod linear;
 mod margin;
 mod memory;
 pub mod metrics;
+pub mod onnx;
 pub mod optimisers;
 mod outbox;
 mod portrait;

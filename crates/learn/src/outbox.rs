@@ -7,6 +7,9 @@ use starlings_core::{Block, Update};
 pub trait Sink: Send {
     /// Takes a block that was just emitted, or gives it back to wait for the end.
     fn take(&mut self, block: Block) -> Option<Block>;
+
+    /// Hears that the next block takes a while to compute: what is gathered may leave.
+    fn pause(&mut self) {}
 }
 
 /// The blocks of one step so far.
@@ -53,6 +56,19 @@ impl Outbox {
             None => Some(block),
         };
         self.update.blocks.extend(kept);
+    }
+
+    /// Whether blocks may leave while others are computed: then it is worth while to emit each as soon as it is known.
+    #[must_use]
+    pub fn streams(&self) -> bool {
+        self.sink.is_some()
+    }
+
+    /// Says that the next block takes a while to compute. Under one step every worker says so after the same blocks.
+    pub fn pause(&mut self) {
+        if let Some(sink) = &mut self.sink {
+            sink.pause();
+        }
     }
 
     /// Everything emitted that no sink has taken. The sink is dropped.

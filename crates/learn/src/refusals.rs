@@ -81,13 +81,17 @@ pub fn find_number(batch: &Batch<'_>, what: &str, fine: impl Fn(f32) -> bool) ->
             };
             if let Some((feature, value)) = found {
                 let row = global(slice, row);
-                return Some(Fault::caller(format!(
-                    "feature {feature} of row {row} is {value}, {what}"
-                )));
+                let text = format!("feature {feature} of row {row} is {value}, {what}");
+                return Some(Fault::caller(text).at_feature(feature));
             }
         }
     }
     None
+}
+
+/// The rows of a batch: each one's global number and its number in the table.
+pub(crate) fn numbered<'a>(batch: &'a Batch<'_>) -> impl Iterator<Item = (u64, usize)> + 'a {
+    batch.slices.iter().flat_map(|slice| slice.rows().map(|row| (global(slice, row), row)))
 }
 
 /// The global number of a row of a slice, given its number in the table.

@@ -31,6 +31,7 @@ pub(crate) fn check_finite(batch: &Batch<'_>) -> Result<()> {
                     "row {number} has {} in feature {column}",
                     values[at]
                 ))
+                .at_feature(column)
                 .hint("fill or leave out numbers that are not finite before training"));
             }
             if let Some(label) = batch.table.labels.get(row).filter(|label| !label.is_finite()) {

@@ -1,14 +1,15 @@
 //! How long one worker takes to compute and to apply a step of a network, on random rows. No engine: what is left is the
 //! network's own time.
 //!
-//! `cargo run --release -p starlings-nn --example network_speed NAME 'key = value …' FEATURES CLASSES BATCH STEPS`
+//! `cargo run --release -p starlings-nn --example network_speed NAME 'key = value …' FEATURES CLASSES BATCH STEPS [early]`; `early` emits
+//! gradients link by link, as over links of a network.
 
 #![expect(clippy::print_stdout, reason = "a program for people")]
 #![expect(clippy::disallowed_methods, reason = "it measures time")]
 
-use starlings_core::{Entry, Fault, Result, Rng, Step};
+use starlings_core::{Block, Entry, Fault, Result, Rng, Step};
 use starlings_data::{Dealer, Encoding, Features, Holding, Schema, Table, Target};
-use starlings_learn::{Facts, Memory, Moment, NoWires, Outbox, Place, Work};
+use starlings_learn::{Facts, Memory, Moment, NoWires, Outbox, Place, Sink, Work};
 use starlings_nn::NETWORKS;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,9 +18,22 @@ use std::time::{Duration, Instant};
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
+/// Takes nothing.
+struct Onlooker;
+
+impl Sink for Onlooker {
+    fn take(&mut self, block: Block) -> Option<Block> {
+        Some(block)
+    }
+}
+
 fn main() -> Result<()> {
     let arguments: Vec<String> = std::env::args().collect();
     let [_, name, params, sizes @ ..] = &arguments[..] else { return Err(usage()) };
+    let (sizes, early) = match sizes {
+        [sizes @ .., last] if last == "early" => (sizes, true),
+        sizes => (sizes, false),
+    };
     let sizes: Vec<usize> =
         sizes.iter().map(|size| size.parse().map_err(|_| usage())).collect::<Result<_>>()?;
     let [features, classes, batch, steps] = sizes[..] else { return Err(usage()) };
@@ -43,6 +57,7 @@ fn main() -> Result<()> {
         let moment = Moment { step: Step(step), pass: step / 16, seed: 1, rows: batch as u64 };
         let dealt = dealer.deal(step / 16, step % 16);
         let mut outbox = Outbox::new();
+        outbox.attach(early.then(|| Box::new(Onlooker) as Box<dyn Sink>));
         let begun = Instant::now();
         learner.contribute(&mut Work {
             moment,

@@ -1,8 +1,20 @@
 //! What flows from stage to stage: rows of numbers, of steps, or of images. A [`Form`] is the shape of one row, known
 //! before any row is seen, so that what does not fit is refused before the first step.
 
-use burn_tensor::Tensor;
+use burn_tensor::{Gradients, Tensor};
 use std::fmt;
+
+/// Does the same to each number, whatever the form.
+macro_rules! each_number {
+    ($flow:expr, $rows:ident => $body:expr) => {
+        match $flow {
+            Flow::Flat($rows) => Flow::Flat($body),
+            Flow::Sequence($rows) => Flow::Sequence($body),
+            Flow::Image($rows) => Flow::Image($body),
+        }
+    };
+}
+pub(crate) use each_number;
 
 /// The shape of one row.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -77,6 +89,42 @@ impl Flow {
         }
     }
 
+    /// The same numbers with nothing before them: gradients are asked for from here on.
+    pub(crate) fn leaf(self) -> Flow {
+        each_number!(self, rows => rows.autodiff().detach().require_grad())
+    }
+
+    /// Takes its gradient out of what a backward pass gave; `None` where it took no part.
+    pub(crate) fn gradient(&self, from: &mut Gradients) -> Option<Flow> {
+        Some(match self {
+            Flow::Flat(rows) => Flow::Flat(rows.grad_remove(from)?),
+            Flow::Sequence(rows) => Flow::Sequence(rows.grad_remove(from)?),
+            Flow::Image(rows) => Flow::Image(rows.grad_remove(from)?),
+        })
+    }
+
+    /// The sum of the products with another of the same form: a number whose gradient by this is the other.
+    ///
+    /// # Panics
+    /// If the forms differ.
+    pub(crate) fn times(self, other: Flow) -> Tensor<1> {
+        match (self, other) {
+            (Flow::Flat(a), Flow::Flat(b)) => (a * b).sum(),
+            (Flow::Sequence(a), Flow::Sequence(b)) => (a * b).sum(),
+            (Flow::Image(a), Flow::Image(b)) => (a * b).sum(),
+            _ => unreachable!("a gradient has the form of what it is by"),
+        }
+    }
+
+    /// Whether gradients come back through it.
+    pub(crate) fn is_tracked(&self) -> bool {
+        match self {
+            Flow::Flat(rows) => rows.is_tracked(),
+            Flow::Sequence(rows) => rows.is_tracked(),
+            Flow::Image(rows) => rows.is_tracked(),
+        }
+    }
+
     /// The images.
     ///
     /// # Panics
@@ -99,15 +147,3 @@ impl Flow {
         }
     }
 }
-
-/// Does the same to each number, whatever the form.
-macro_rules! each_number {
-    ($flow:expr, $rows:ident => $body:expr) => {
-        match $flow {
-            Flow::Flat($rows) => Flow::Flat($body),
-            Flow::Sequence($rows) => Flow::Sequence($body),
-            Flow::Image($rows) => Flow::Image($body),
-        }
-    };
-}
-pub(crate) use each_number;

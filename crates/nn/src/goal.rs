@@ -1,10 +1,11 @@
 //! What a network is trained for: the loss of its outputs, and what they mean. Losses are *sums* over rows, each times
 //! the row's weight, so that the sums of workers add up; whoever applies them divides.
 
+use crate::learner::append;
 use crate::pass::{numbers, tensor};
 use burn_tensor::{Tensor, activation};
 use starlings_core::{Fault, Result};
-use starlings_data::{Batch, LabelNeed, Schema, Target};
+use starlings_data::{Batch, LabelNeed, Schema, Table, Target};
 use starlings_learn::{Task, refusals};
 
 /// What outputs are compared with.
@@ -291,6 +292,24 @@ pub(crate) struct Told {
     pub(crate) labels: Vec<f32>,
     /// How much they count.
     pub(crate) weights: Vec<f32>,
+}
+
+impl Told {
+    /// What is known of some rows of a table.
+    pub(crate) fn of(table: &Table, rows: &[usize]) -> Told {
+        let mut told = Told::default();
+        rows.iter().for_each(|&row| told.push(table, row, true));
+        told
+    }
+
+    /// One row more, with its numbers where they are wanted.
+    pub(crate) fn push(&mut self, table: &Table, row: usize, inputs: bool) {
+        if inputs {
+            append(table.row(row), table.width(), &mut self.inputs);
+        }
+        self.labels.push(table.labels.get(row).copied().unwrap_or_default());
+        self.weights.push(table.weight(row) as f32);
+    }
 }
 
 /// Loss, whether it is right, and the loss of the label alone.

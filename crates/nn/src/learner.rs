@@ -3,6 +3,7 @@
 //! one block a parameter, the last layer's first; `apply` divides the sums and takes the optimiser's step. Under a barrier
 //! with exact sums the model is, to rounding, the one that one worker would have made of the same global batch.
 
+use crate::chain::{self, Link, Source};
 use crate::flow::{Flow, Form};
 use crate::goal::{Goal, SUMS, Told};
 use crate::own::{NO_LAYERS, OwnLayers};
@@ -10,17 +11,20 @@ use crate::pass::{Lesson, Pass, Share, Weights, numbers, tensor};
 use crate::recipe::Recipe;
 use crate::room;
 use crate::solver::{Stride, all_finite, f32s_mut};
+use crate::split::{self, Split};
 use crate::stack::Stack;
 use crate::stage::{Care, Parameter};
+use crate::sums::{Emission, Sums};
 use starlings_core::{
     Ability, Block, Body, FEATURES, Fault, Graph, Model, Op, Result, Rng, Role, Rows, Tensor,
     Update, Values,
 };
 use starlings_data::{Batch, LabelNeed, Row, Schema, Slice};
 use starlings_learn::{
-    Appetite, Facts, Footprint, Grade, Learner, Moment, Outcome, Place, Samples, Task, Work,
-    refusals,
+    Appetite, Facts, Footprint, Grade, Learner, Moment, Outbox, Outcome, Place, Samples, Task,
+    Work, refusals,
 };
+use std::ops::Range;
 
 /// Features, outputs, steps of the job, steps of a pass.
 const SIZES: &str = "network";
@@ -31,7 +35,10 @@ const LOSS: &str = "loss";
 /// How many rows tracked means are of.
 const COUNT: &str = "rows";
 /// Rows that answer at once.
-const ANSWERED: usize = 256;
+pub(crate) const ANSWERED: usize = 256;
+/// What networks give unless their parameters take it away.
+pub(crate) const GIVES: &[Ability] =
+    &[Ability::RowWise, Ability::LocalSteps, Ability::StagedModel, Ability::SplitModel];
 /// How much of a tracked mean a step replaces, as in PyTorch.
 const FRESH: f32 = 0.1;
 
@@ -83,8 +90,8 @@ pub(crate) enum Answer {
 /// A network as a learner.
 pub(crate) struct Network {
     design: Box<dyn Design>,
-    goal: Goal,
-    recipe: Recipe,
+    pub(crate) goal: Goal,
+    pub(crate) recipe: Recipe,
     /// Whether stages track means besides their gradients.
     tracks: bool,
 }
@@ -96,7 +103,7 @@ impl Network {
         Network { design, goal, recipe, tracks }
     }
 
-    fn stack(&self, sizes: Sizes) -> Result<Stack> {
+    pub(crate) fn stack(&self, sizes: Sizes) -> Result<Stack> {
         let mut lines = self.design.lines(sizes.features);
         if self.design.closes() {
             lines.push(format!("linear {}", sizes.outputs));
@@ -118,7 +125,14 @@ impl Network {
 
     fn stack_of(&self, model: &Model) -> Result<(Sizes, Stack)> {
         let sizes = Sizes::of(model);
-        Ok((sizes, self.stack(sizes)?))
+        let stack = self.stack(sizes)?;
+        match split::part_of(model) {
+            None => Ok((sizes, stack)),
+            Some(part) => {
+                let split = Split::of(&stack, part)?;
+                Ok((sizes, stack.part(&split)?))
+            }
+        }
     }
 
     fn check(&self, sizes: Sizes, batch: &Batch<'_>) -> Result<()> {
@@ -127,15 +141,13 @@ impl Network {
     }
 
     /// The rows of some slices that count, and whose they are.
-    fn told(&self, batch: &Batch<'_>, slices: &[Slice]) -> (Told, Vec<Share>) {
+    fn told(&self, batch: &Batch<'_>, slices: &[Slice], inputs: bool) -> (Told, Vec<Share>) {
         let mut told = Told::default();
         let mut shares = Vec::with_capacity(slices.len());
         for slice in slices {
             let before = told.weights.len();
             for row in slice.rows().filter(|&row| batch.table.weight(row) > 0.0) {
-                append(batch.table.row(row), batch.table.width(), &mut told.inputs);
-                told.labels.push(batch.table.labels.get(row).copied().unwrap_or_default());
-                told.weights.push(batch.table.weight(row) as f32);
+                told.push(batch.table, row, inputs);
             }
             let rows = told.weights.len() - before;
             if rows > 0 {
@@ -152,10 +164,7 @@ impl Network {
         inputs: Vec<f32>,
         pass: &mut Pass<'_>,
     ) -> burn_tensor::Tensor<2> {
-        let width = stack.input().len();
-        let rows = inputs.len() / width;
-        let flow = Flow::shaped(tensor(inputs, [rows, width]), stack.input());
-        stack.forward(flow, pass).flat()
+        stack.forward(shaped(stack, inputs), pass).flat()
     }
 
     /// What `predict` gives for rows.
@@ -164,16 +173,11 @@ impl Network {
         match self.design.answer() {
             Answer::Output => self.goal.answer(self.outputs_of(stack, inputs, &mut pass)),
             Answer::Code(layers) => {
-                let rows = inputs.len() / stack.input().len();
-                let flow = tensor(inputs, [rows, stack.input().len()]);
-                let flow = Flow::shaped(flow, stack.input());
-                numbers(stack.forward_through(flow, &mut pass, layers).flat())
+                numbers(stack.forward_through(shaped(stack, inputs), &mut pass, layers).flat())
             }
             Answer::Mean(layers) => {
-                let rows = inputs.len() / stack.input().len();
-                let flow = tensor(inputs, [rows, stack.input().len()]);
-                let flow = Flow::shaped(flow, stack.input());
-                numbers(stack.forward_through(flow, &mut pass, layers).sequence().mean_dim(1))
+                let flow = stack.forward_through(shaped(stack, inputs), &mut pass, layers);
+                numbers(flow.sequence().mean_dim(1))
             }
             Answer::Error => {
                 let width = stack.input().len();
@@ -184,21 +188,22 @@ impl Network {
         }
     }
 
-    /// Runs some slices forth and back, and adds to the sums.
-    fn learn(
+    /// The rows of some slices that count, as they go in. `None`: there are none.
+    pub(crate) fn read(
         &self,
-        work: &Work<'_>,
+        batch: &Batch<'_>,
         slices: &[Slice],
-        known: &Known<'_>,
-        sums: &mut Sums,
-    ) -> Result<()> {
-        let (mut told, shares) = self.told(work.batch, slices);
+        place: &Place,
+    ) -> Result<Option<Lecture>> {
+        let is_last = place.stage + 1 == place.stages;
+        let wanted = place.stage == 0 || (is_last && self.goal.reads_inputs());
+        let (mut told, shares) = self.told(batch, slices, wanted);
         if shares.is_empty() {
-            return Ok(());
+            return Ok(None);
         }
         // Looked for here: a function such as relu may hide it from the loss.
         if !all_finite(&told.inputs) {
-            let bad = refusals::find_number(work.batch, "which is not finite", f32::is_finite);
+            let bad = refusals::find_number(batch, "which is not finite", f32::is_finite);
             let fault = bad.unwrap_or_else(|| Fault::caller("a feature is not finite"));
             return Err(fault.hint("leave such rows out, or fill the number in"));
         }
@@ -206,29 +211,38 @@ impl Network {
             true => told.inputs.clone(),
             false => std::mem::take(&mut told.inputs),
         };
-        let weights = told.weights.clone();
-        let lesson = Lesson { moment: work.moment, shares, weights };
-        let mut pass = Pass::learning(known.weights, lesson);
-        let outputs = self.outputs_of(known.stack, inputs, &mut pass);
-        let mut loss = self.goal.loss(outputs, &told);
-        if let Some(penalty) = pass.penalty.take() {
-            loss = loss + penalty;
+        Ok(Some(Lecture { inputs, told, shares }))
+    }
+
+    /// Runs some rows forth and back, link by link, and adds to the sums. Each link that is complete is told.
+    fn learn(
+        &self,
+        lecture: Lecture,
+        (moment, known): (Moment, &Known<'_>),
+        sums: &mut Sums,
+        mut complete: impl FnMut(&mut Sums),
+    ) {
+        let Lecture { inputs, told, shares } = lecture;
+        let mut pass = Pass::learning(known.weights, Lesson::of(moment, shares, &told.weights));
+        let mut flow = shaped(known.stack, inputs);
+        let mut links = Vec::with_capacity(known.links.len());
+        for (index, stages) in known.links.iter().enumerate() {
+            let link = Link::forward((known.stack, stages.clone()), flow, index > 0, &mut pass);
+            flow = link.output();
+            sums.loss += link.penalty();
+            links.push((stages.clone(), link));
         }
-        sums.loss += f64::from(loss.clone().into_scalar::<f32>());
-        sums.weight += told.weights.iter().map(|&weight| f64::from(weight)).sum::<f64>();
-        sums.rows += told.weights.len() as f64;
-        let mut gradients = loss.backward();
-        for (parameter, sum) in known.parameters.iter().zip(&mut sums.blocks) {
-            let part = match parameter.care {
-                Care::Tracked => pass.tracked.remove(&parameter.name).unwrap_or_default(),
-                _ => known.weights.gradient(parameter, &mut gradients),
-            };
-            match sum.is_empty() {
-                true => *sum = part,
-                false => sum.iter_mut().zip(part).for_each(|(sum, part)| *sum += part),
-            }
+        let loss = self.goal.loss(flow.flat(), &told);
+        sums.count(&told, f64::from(loss.clone().into_scalar::<f32>()));
+        let mut source = Some(Source::Loss(loss));
+        while let Some((stages, link)) = links.pop() {
+            let back = source.take().and_then(|source| link.backward(source));
+            let (gradients, below) = back.map_or((None, None), |(own, below)| (Some(own), below));
+            let mine = (known.parameters, known.stack.parameters_of(stages));
+            sums.add(mine, (known.weights, &mut pass), gradients);
+            complete(sums);
+            source = below.map(Source::Above);
         }
-        Ok(())
     }
 
     /// The rate of a step and what sums of gradients are multiplied by.
@@ -273,27 +287,30 @@ struct Known<'a> {
     stack: &'a Stack,
     parameters: &'a [Parameter],
     weights: &'a Weights,
+    /// Stages whose gradients are computed together, the lowest first.
+    links: &'a [Range<usize>],
 }
 
-/// What a worker contributes to a step.
-struct Sums {
-    loss: f64,
-    weight: f64,
-    rows: f64,
-    /// One for each parameter; empty until rows have been seen.
-    blocks: Vec<Vec<f32>>,
+/// Rows on their way into a network that learns.
+pub(crate) struct Lecture {
+    /// What goes in; empty on a stage that has others before it.
+    pub(crate) inputs: Vec<f32>,
+    /// What is known of the rows.
+    pub(crate) told: Told,
+    /// Whose they are.
+    pub(crate) shares: Vec<Share>,
 }
 
 /// What a model says about its network.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Sizes {
+pub(crate) struct Sizes {
     features: usize,
     outputs: usize,
     steps: u64,
 }
 
 impl Sizes {
-    fn of(model: &Model) -> Sizes {
+    pub(crate) fn of(model: &Model) -> Sizes {
         let [features, outputs, steps] = model.i64(SIZES) else { panic!("three sizes") };
         let size = |value: i64| usize::try_from(value).unwrap_or_default();
         Sizes { features: size(*features), outputs: size(*outputs), steps: size(*steps) as u64 }
@@ -323,16 +340,16 @@ impl Learner for Network {
     fn gives(&self) -> &'static [Ability] {
         let by_row = self.recipe.solver.is_row_wise() && self.recipe.clip_norm == 0.0;
         match (self.recipe.patience, by_row && !self.tracks) {
-            (0, true) => &[Ability::RowWise, Ability::LocalSteps],
-            (0, false) => &[Ability::LocalSteps],
-            _ => &[],
+            (0, true) => GIVES,
+            (0, false) => &[Ability::LocalSteps, Ability::StagedModel, Ability::SplitModel],
+            _ => &[Ability::StagedModel, Ability::SplitModel],
         }
     }
 
     fn requires(&self) -> &'static [Ability] {
         match self.recipe.patience {
-            0 => &[Ability::WholeModel],
-            _ => &[Ability::WholeModel, Ability::Sum, Ability::Barrier],
+            0 => &[],
+            _ => &[Ability::Sum, Ability::Barrier],
         }
     }
 
@@ -344,7 +361,7 @@ impl Learner for Network {
         Some(room::footprint(&stack, &self.recipe.solver, rows))
     }
 
-    fn init(&self, facts: &Facts, _: Place) -> Result<Model> {
+    fn init(&self, facts: &Facts, place: Place) -> Result<Model> {
         if facts.rows == 0 {
             return Err(Fault::caller("there are no rows to learn from"));
         }
@@ -358,18 +375,20 @@ impl Learner for Network {
         };
         let (features, outputs) = (facts.schema.features, self.goal.outputs(&facts.schema)?);
         let stack = self.stack(Sizes { features, outputs, steps })?;
+        self.check_place(facts, &place)?;
         let mut model = Model::new();
         let sizes = [features as i64, outputs as i64, i64::try_from(steps).unwrap_or(i64::MAX)];
         model.set(
             SIZES,
             Tensor { shape: vec![3], values: Values::I64(sizes.to_vec()), role: Role::Weight },
         );
-        for (index, parameter) in stack.parameters().iter().enumerate() {
-            let mut rng = Rng::named(facts.seed, "network", &[index as u64]);
-            let values = Values::F32(parameter.start.draw(parameter.len(), &mut rng));
-            let shape = parameter.shape.clone();
+        for (parameter, values) in self.started(facts.seed, &stack, &place)? {
+            let (shape, values) = (parameter.shape.clone(), Values::F32(values));
             model.set(&parameter.name, Tensor { shape, values, role: Role::Weight });
-            self.recipe.solver.init(&mut model, parameter);
+            self.recipe.solver.init(&mut model, &parameter);
+        }
+        if place.splits {
+            split::note(&mut model, (place.stage as usize, place.stages as usize));
         }
         if self.recipe.patience > 0 {
             let fresh = vec![0.0, 0.0, 0.0, f64::INFINITY, 0.0];
@@ -378,30 +397,60 @@ impl Learner for Network {
         Ok(model)
     }
 
+    fn assemble(&self, model: Model) -> Model {
+        let Some((_, parts)) = split::part_of(&model) else { return model };
+        let stack = self.stack(Sizes::of(&model));
+        stack
+            .and_then(|stack| split::assembled(&stack, &model, parts))
+            .expect("the parts were made by the same network")
+    }
+
     fn contribute(&self, work: &mut Work<'_>) -> Result<()> {
         let (sizes, stack) = self.stack_of(work.model)?;
         self.check(sizes, work.batch)?;
         let parameters = stack.parameters();
-        let blocks = vec![Vec::new(); parameters.len()];
-        let mut sums = Sums { loss: 0.0, weight: 0.0, rows: 0.0, blocks };
-        if !work.batch.is_empty() {
-            let weights = Weights::of(work.model, &parameters, true);
-            let known = Known { stack: &stack, parameters: &parameters, weights: &weights };
-            // Parts are whole shards: masks and ghost batches do not depend on how many there are.
-            let size = work.batch.slices.len().div_ceil(self.recipe.parts.max(1)).max(1);
-            for slices in work.batch.slices.chunks(size) {
-                self.learn(work, slices, &known, &mut sums)?;
+        let mut sums = Sums::new(parameters.len());
+        if work.place.stages > 1 {
+            match work.place.splits {
+                true => self.contribute_part(work, (&stack, &parameters), &mut sums)?,
+                false => self.contribute_stage(work, (&stack, &parameters), &mut sums)?,
             }
+            self.emit_counts(work.outbox, &sums);
+            return Ok(());
         }
-        for (parameter, mut sum) in parameters.iter().zip(sums.blocks).rev() {
-            sum.resize(parameter.len(), 0.0);
-            let body = Body::Dense(Values::F32(sum));
-            work.outbox.emit(Block { name: parameter.name.clone(), body });
+        // Links cost a little, and only help what leaves early.
+        let links = if work.outbox.streams() {
+            chain::links(&stack)
+        } else {
+            std::iter::once(0..stack.len()).collect()
+        };
+        let mut emission = Emission {
+            parameters: &parameters,
+            links: links.iter().map(|stages| stack.parameters_of(stages.clone())).collect(),
+            outbox: work.outbox,
+        };
+        let weights = match work.batch.is_empty() {
+            true => Weights::none(),
+            false => Weights::of(work.model, &parameters, true),
+        };
+        let (parameters, weights) = (&parameters[..], &weights);
+        let known = Known { stack: &stack, parameters, weights, links: &links };
+        // Parts are whole shards: masks and ghost batches do not depend on how many there are.
+        let size = work.batch.slices.len().div_ceil(self.recipe.parts.max(1)).max(1);
+        let mut parts = work.batch.slices.chunks(size).peekable();
+        while let Some(slices) = parts.next() {
+            let Some(lecture) = self.read(work.batch, slices, &work.place)? else { continue };
+            let is_last = parts.peek().is_none();
+            self.learn(lecture, (work.moment, &known), &mut sums, |sums| {
+                if is_last {
+                    emission.emit(sums);
+                }
+            });
         }
-        if self.tracks {
-            work.outbox.emit(Block::dense(COUNT, vec![sums.rows]));
+        while !emission.links.is_empty() {
+            emission.emit(&mut sums);
         }
-        work.outbox.emit(Block::dense(LOSS, vec![sums.loss, sums.weight]));
+        self.emit_counts(work.outbox, &sums);
         Ok(())
     }
 
@@ -440,18 +489,18 @@ impl Learner for Network {
     fn score(&self, work: &mut Work<'_>) -> Result<Vec<f64>> {
         let (sizes, stack) = self.stack_of(work.model)?;
         self.check(sizes, work.batch)?;
+        if work.place.stages > 1 {
+            return match work.place.splits {
+                true => self.score_part(work, (sizes, &stack)),
+                false => self.score_stage(work, &stack),
+            };
+        }
         let weights = Weights::of(work.model, &stack.parameters(), false);
         let mut sums = vec![0.0; SUMS];
         let rows: Vec<usize> =
             work.batch.rows().filter(|&row| work.batch.table.weight(row) > 0.0).collect();
         for rows in rows.chunks(ANSWERED) {
-            let table = work.batch.table;
-            let mut told = Told::default();
-            for &row in rows {
-                append(table.row(row), table.width(), &mut told.inputs);
-                told.labels.push(table.labels.get(row).copied().unwrap_or_default());
-                told.weights.push(table.weight(row) as f32);
-            }
+            let told = Told::of(work.batch.table, rows);
             let outputs =
                 self.outputs_of(&stack, told.inputs.clone(), &mut Pass::answering(&weights));
             self.goal.tally(outputs, &told, &mut sums);
@@ -517,7 +566,8 @@ impl Learner for Network {
         let codes: Vec<f32> = (0..count * form.len()).map(|_| rng.normal() as f32).collect();
         let weights = Weights::of(model, &stack.parameters(), false);
         let codes = Flow::shaped(tensor(codes, [count, form.len()]), form);
-        let rows = stack.forward_after(codes, &mut Pass::answering(&weights), layers);
+        let rest = layers..stack.len();
+        let rows = stack.forward_between(codes, &mut Pass::answering(&weights), rest);
         Some(Samples { width: sizes.outputs, values: numbers(rows.flat()) })
     }
 
@@ -532,12 +582,26 @@ impl Learner for Network {
 }
 
 impl Network {
+    fn emit_counts(&self, outbox: &mut Outbox, sums: &Sums) {
+        if self.tracks {
+            outbox.emit(Block::dense(COUNT, vec![sums.rows]));
+        }
+        outbox.emit(Block::dense(LOSS, vec![sums.loss, sums.weight]));
+    }
+
     fn diverged(&self, what: &str, moment: &Moment) -> Fault {
         let rate = self.recipe.solver.rate;
         Fault::caller(format!("training diverged: {what} at {}", moment.step)).hint(format!(
             "lower learning_rate (it is {rate}), set clip_norm = 1.0, or scale the features; the last checkpoint, if there is one, is still good"
         ))
     }
+}
+
+/// Rows of numbers in the form that a network takes.
+pub(crate) fn shaped(stack: &Stack, inputs: Vec<f32>) -> Flow {
+    let width = stack.input().len();
+    let rows = inputs.len() / width;
+    Flow::shaped(tensor(inputs, [rows, width]), stack.input())
 }
 
 /// Adds a row's numbers, zeros of a sparse one too.

@@ -5,6 +5,8 @@
 //! Burn gives tensors and gradients. Weights, masks and noise are drawn from the job's own generators, and a worker
 //! computes on one thread, so that the same seed gives the same bits.
 
+mod chain;
+mod cut;
 mod flow;
 mod gan;
 mod goal;
@@ -14,12 +16,17 @@ mod muon;
 mod networks;
 mod own;
 mod pass;
+mod places;
 mod recipe;
 mod room;
 mod schedule;
 mod solver;
+mod split;
 mod stack;
 mod stage;
+mod staged;
+mod sums;
+mod tensored;
 
 pub use layers::{Layer, layers};
 pub use networks::NETWORKS;

@@ -29,6 +29,11 @@ pub(crate) struct Weights {
 }
 
 impl Weights {
+    /// Of a worker that has no rows.
+    pub(crate) fn none() -> Weights {
+        Weights { tensors: BTreeMap::new() }
+    }
+
     /// Takes the weights of a model. If they are to learn, gradients are recorded from here on.
     pub(crate) fn of(model: &Model, parameters: &[Parameter], learns: bool) -> Weights {
         let tensors = parameters.iter().map(|parameter| {
@@ -78,6 +83,13 @@ pub(crate) struct Lesson {
     pub(crate) shares: Vec<Share>,
     /// How much each row counts.
     pub(crate) weights: Vec<f32>,
+}
+
+impl Lesson {
+    /// Of rows that stand together by shard, at a moment.
+    pub(crate) fn of(moment: Moment, shares: Vec<Share>, weights: &[f32]) -> Lesson {
+        Lesson { moment, shares, weights: weights.to_vec() }
+    }
 }
 
 /// A pass.

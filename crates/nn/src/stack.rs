@@ -5,13 +5,16 @@ use crate::flow::{Flow, Form};
 use crate::layers::{self, Site};
 use crate::own::{NO_LAYERS, OwnLayers};
 use crate::pass::Pass;
+use crate::split::Split;
 use crate::stage::{Parameter, Stage};
 use starlings_core::{Graph, Model, Result};
+use std::ops::Range;
 
 /// Stages one after another.
 pub(crate) struct Stack {
     input: Form,
     lines: Vec<String>,
+    own: OwnLayers,
     stages: Vec<Box<dyn Stage>>,
 }
 
@@ -21,7 +24,7 @@ impl Stack {
     /// # Errors
     /// A line that is not understood or does not fit what comes before it.
     pub(crate) fn with(own: &OwnLayers, input: Form, lines: &[String]) -> Result<Stack> {
-        Stack::of("", input, lines, own)
+        Stack::assembled(input, lines, own, |index, kind| format!("{index:02}-{kind}"))
     }
 
     /// The same without layers of a job's own.
@@ -38,22 +41,36 @@ impl Stack {
     /// # Errors
     /// As for [`with`](Stack::with).
     pub(crate) fn named(prefix: &str, input: Form, lines: &[String]) -> Result<Stack> {
-        Stack::of(prefix, input, lines, &NO_LAYERS)
+        Stack::assembled(input, lines, &NO_LAYERS, |index, kind| match prefix {
+            "" => format!("{index:02}-{kind}"),
+            prefix => format!("{prefix}.{index}-{kind}"),
+        })
     }
 
-    fn of(prefix: &str, input: Form, lines: &[String], own: &OwnLayers) -> Result<Stack> {
+    /// One worker's part of a network whose layers are split.
+    ///
+    /// # Errors
+    /// As for [`with`](Stack::with).
+    pub(crate) fn part(&self, split: &Split) -> Result<Stack> {
+        Stack::assembled(self.input, &split.lines(&self.lines), &self.own, |index, kind| {
+            format!("{index:02}-{kind}{}", split.mark(index))
+        })
+    }
+
+    fn assembled(
+        input: Form,
+        lines: &[String],
+        own: &OwnLayers,
+        name: impl Fn(usize, &str) -> String,
+    ) -> Result<Stack> {
         let (mut stages, mut form) = (Vec::new(), input);
         for (index, line) in lines.iter().enumerate() {
-            let kind = line.split_whitespace().next().unwrap_or_default();
-            let name = match prefix {
-                "" => format!("{index:02}-{kind}"),
-                prefix => format!("{prefix}.{index}-{kind}"),
-            };
+            let name = name(index, line.split_whitespace().next().unwrap_or_default());
             let stage = layers::build(&Site { name, number: index + 1, line, input: form, own })?;
             form = stage.output();
             stages.push(stage);
         }
-        Ok(Stack { input, lines: lines.to_vec(), stages })
+        Ok(Stack { input, lines: lines.to_vec(), own: own.clone(), stages })
     }
 
     /// The form of its output rows.
@@ -66,6 +83,11 @@ impl Stack {
         self.stages.iter().flat_map(|stage| stage.parameters()).collect()
     }
 
+    /// The parameters of each stage.
+    pub(crate) fn parameters_by_stage(&self) -> Vec<Vec<Parameter>> {
+        self.stages.iter().map(|stage| stage.parameters()).collect()
+    }
+
     /// Runs rows through all stages.
     pub(crate) fn forward(&self, input: Flow, pass: &mut Pass<'_>) -> Flow {
         self.forward_through(input, pass, self.stages.len())
@@ -73,12 +95,40 @@ impl Stack {
 
     /// Runs rows through the first so many stages.
     pub(crate) fn forward_through(&self, input: Flow, pass: &mut Pass<'_>, count: usize) -> Flow {
-        self.stages.iter().take(count).fold(input, |flow, stage| stage.forward(flow, pass))
+        self.forward_between(input, pass, 0..count)
     }
 
-    /// Runs what the first so many stages would give through the others.
-    pub(crate) fn forward_after(&self, flow: Flow, pass: &mut Pass<'_>, count: usize) -> Flow {
-        self.stages.iter().skip(count).fold(flow, |flow, stage| stage.forward(flow, pass))
+    /// Runs rows through some stages.
+    pub(crate) fn forward_between(
+        &self,
+        input: Flow,
+        pass: &mut Pass<'_>,
+        stages: Range<usize>,
+    ) -> Flow {
+        self.stages[stages].iter().fold(input, |flow, stage| stage.forward(flow, pass))
+    }
+
+    /// How many numbers the parameters of each stage have.
+    pub(crate) fn numbers(&self) -> Vec<usize> {
+        let of = |stage: &dyn Stage| stage.parameters().iter().map(Parameter::len).sum();
+        self.stages.iter().map(|stage| of(&**stage)).collect()
+    }
+
+    /// What each stage costs for a row.
+    pub(crate) fn costs(&self) -> Vec<u64> {
+        self.stages.iter().map(|stage| stage.cost()).collect()
+    }
+
+    /// The lines that it was made from.
+    pub(crate) fn lines(&self) -> &[String] {
+        &self.lines
+    }
+
+    /// Which of all parameters are those of some stages.
+    pub(crate) fn parameters_of(&self, stages: Range<usize>) -> Range<usize> {
+        let before =
+            |end: usize| self.stages[..end].iter().map(|stage| stage.parameters().len()).sum();
+        before(stages.start)..before(stages.end)
     }
 
     /// The form of rows after so many stages.

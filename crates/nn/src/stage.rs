@@ -19,6 +19,19 @@ pub(crate) trait Stage: Send + Sync {
         Vec::new()
     }
 
+    /// What a row costs, in multiplications: each parameter is applied at every position of the output.
+    fn cost(&self) -> u64 {
+        let output = self.output();
+        let positions = match output {
+            Form::Flat(_) => 1,
+            Form::Sequence { steps, .. } => steps,
+            Form::Image { height, width, .. } => height * width,
+        };
+        let matrices = self.parameters().into_iter().filter(|it| it.care == Care::Matrix);
+        let numbers: usize = matrices.map(|parameter| parameter.len()).sum();
+        (numbers * positions + output.len()) as u64
+    }
+
     /// Computes its output.
     fn forward(&self, input: Flow, pass: &mut Pass<'_>) -> Flow;
 

@@ -1,6 +1,7 @@
 //! Spans as a trace that Chrome (`chrome://tracing`) and Perfetto show: one process a worker, in it one lane for
 //! what it computes and waits for, and one for what travels beside it.
 
+use crate::overlap::{Overlap, overlap};
 use serde_json::{Value, json};
 use starlings_core::{Seat, Span};
 
@@ -20,7 +21,12 @@ pub fn chrome_trace(workers: &[(Seat, Vec<Span>)]) -> String {
         }
         events.extend(spans.iter().map(|span| event(process, span, begin)));
     }
-    json!({"traceEvents": events, "displayTimeUnit": "ms"}).to_string()
+    // How much was hidden, for whoever does not want to measure it on the picture.
+    let Overlap { computation, communication, both, share } = overlap(workers);
+    let hidden = json!({"computation": computation, "communication": communication, "both": both,
+        "share": share});
+    json!({"traceEvents": events, "displayTimeUnit": "ms", "otherData": {"overlap": hidden}})
+        .to_string()
 }
 
 const LANES: [&str; 2] = ["work", "wire"];
@@ -60,5 +66,6 @@ mod tests {
         assert_eq!(spans.len(), 2);
         assert_eq!((&spans[0]["ts"], &spans[0]["dur"]), (&json!(0), &json!(50)));
         assert_eq!((&spans[1]["pid"], &spans[1]["tid"]), (&json!(1), &json!(1)));
+        assert_eq!(trace["otherData"]["overlap"]["computation"], json!(50));
     }
 }

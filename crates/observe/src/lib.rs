@@ -4,6 +4,7 @@
 
 mod chrome;
 pub mod figures;
+mod overlap;
 mod panel;
 pub mod picture;
 mod plain;
@@ -12,6 +13,7 @@ mod record;
 mod summary;
 
 pub use chrome::chrome_trace;
+pub use overlap::{Overlap, overlap};
 pub use panel::{panel, validation};
 pub use plain::{Plain, remark};
 pub use progress::Progress;

@@ -2,10 +2,11 @@
 
 mod deal;
 mod plans;
+mod schedule;
 
 pub use plans::{BuildPlan, PLANS};
 
-use starlings_core::{Result, Seat, Shard};
+use starlings_core::{Result, Seat, Shard, Turn};
 
 /// What one seat does.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -18,6 +19,12 @@ pub struct Assignment {
     pub pipeline: Vec<Seat>,
     /// The seats that hold the same part of the model, itself included, in order: sums run among them.
     pub group: Vec<Seat>,
+    /// How many layers each stage has, where the job says so; else the learner cuts evenly.
+    pub layers: Vec<u32>,
+    /// What it does with its micro-batches, where the model is cut.
+    pub turns: Vec<Turn>,
+    /// Whether the stages are parts of every layer that can be split, and not layers one after another.
+    pub splits: bool,
 }
 
 /// A plan.

@@ -51,7 +51,7 @@ impl Predictor {
     /// # Errors
     /// When the data cannot be read, does not fit the model or has no labels.
     pub fn permutation(&self, data: &DataSpec) -> Result<Vec<(String, f64)>> {
-        let table = thinned(&*self.rows(data)?);
+        let table = thinned(&*self.labelled_rows(data)?);
         let found =
             permutation_importance(&*self.learner, &self.file().model, &table, (SHUFFLES, 0))?;
         let mut named: Vec<(String, f64)> = names(self.schema()).into_iter().zip(found).collect();

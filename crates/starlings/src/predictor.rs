@@ -102,11 +102,21 @@ impl Predictor {
         self.predict_rows(&self.rows(data)?)
     }
 
-    /// The rows of a data set as the model reads them.
+    /// The rows of a data set as the model reads them, without labels: a prediction does not look at them, so they may
+    /// be missing, or classes that the model has never seen.
     ///
     /// # Errors
     /// When the data cannot be read or does not fit the model.
     pub fn rows(&self, data: &DataSpec) -> Result<Arc<Table>> {
+        let schema = Schema { target: Target::None, ..self.schema.clone() };
+        Ok(Arc::new(load_with(data, &schema, &self.intake)?))
+    }
+
+    /// The rows of a data set with their labels.
+    ///
+    /// # Errors
+    /// When the data cannot be read, does not fit the model or has no labels that are needed.
+    pub(crate) fn labelled_rows(&self, data: &DataSpec) -> Result<Arc<Table>> {
         Ok(Arc::new(load_with(data, &self.schema, &self.intake)?))
     }
 
@@ -159,8 +169,9 @@ impl Predictor {
             return poll(&*self.learner, voters, batch);
         }
         let mut values = Vec::new();
-        self.learner.predict(&self.file.model, batch, &mut values)?;
-        Ok(values)
+        let said = self.learner.predict(&self.file.model, batch, &mut values);
+        let named = |fault: Fault| fault.name_feature(|it| self.schema.feature_name(it));
+        said.map(|()| values).map_err(named)
     }
 
     fn outputs(&self, table: &Arc<Table>) -> Result<Vec<f64>> {

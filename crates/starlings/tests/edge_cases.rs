@@ -29,6 +29,7 @@ const SETTINGS: &[(&str, &str)] = &[
     ("pipelined-perceptron", "hidden = 4"),
     ("survival-regression", "event = 'e'"),
     ("isotonic-regression", "feature = 'x'"),
+    ("cnn", "shape = [1, 1, 5]\nlayers = ['conv 4 1', 'relu', 'flatten']"),
 ];
 
 /// What is special about the data.

@@ -169,3 +169,38 @@ fn models_that_do_not_fit_the_rows_are_refused_by_name() {
     assert!(fault.contains("trained already"), "{fault}");
     assert!(!Path::new(&world.path("never")).exists());
 }
+
+#[test]
+fn a_model_of_prepared_columns_is_a_member_like_any_other() {
+    let world = World::new([EVEN; 3]);
+    let prepare = |steps: &str, learner: &str, out: &str| {
+        let text = format!(
+            "[data]\ntrain = 'site0.csv'\nlabel = 'class'\n{steps}\n[learner]\n{learner}\n"
+        );
+        let around = Surroundings { folder: world.folder.path().to_path_buf(), cores: 2 };
+        let options = TrainOptions { out: Some(world.path(out)), ..TrainOptions::default() };
+        train(Job::parse(&text, &[], &around).unwrap(), options).unwrap();
+    };
+    let scale = "[[prepare]]\nname = 'scale'\ncolumns = ['x', 'y']";
+    let target = "[[prepare]]\nname = 'one-hot'\ncolumns = ['ward']";
+    let squares = "[[prepare]]\nname = 'polynomial'\ncolumns = ['x', 'y']";
+    prepare(&format!("{scale}\n{target}"), LEARNERS[0], "linear");
+    prepare(&format!("{scale}\n{squares}"), LEARNERS[1], "tree");
+    for model in ["linear", "tree"] {
+        // Alone in a vote it answers as it does alone, whatever its rows were before they were its rows.
+        let vote = format!("name = 'voting'\nmembers = [{{ model = '{model}' }}]");
+        world.train("sample.csv", &vote, "vote").unwrap();
+        let test = DataSpec::new(world.path("unlabelled.csv").to_string_lossy());
+        let said = |path: &str| Predictor::load(&world.path(path)).unwrap().predict(&test).unwrap();
+        let (own, vote) = (said(model), said("vote"));
+        assert_eq!(own.classes, vote.classes, "{model}");
+        assert!(own.values.iter().zip(&vote.values).all(|(a, b)| (a - b).abs() < 1e-6), "{model}");
+    }
+    let both = "members = [{ model = 'linear' }, { model = 'tree' }, { name = 'naive-bayes' }]";
+    world.train("sample.csv", &format!("name = 'voting'\n{both}"), "both").unwrap();
+    assert!(world.accuracy("both") > 0.75);
+    prepare("[[prepare]]\nname = 'tf-idf'\ncolumns = ['ward']", LEARNERS[0], "words");
+    let vote = "name = 'voting'\nmembers = [{ model = 'words' }]";
+    let fault = world.train("sample.csv", vote, "never").unwrap_err().to_string();
+    assert!(fault.contains("words of texts"), "{fault}");
+}

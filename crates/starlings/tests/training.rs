@@ -717,7 +717,7 @@ fn tried(names: &[String]) -> std::result::Result<u64, Fault> {
     .map(|(key, word)| format!("{key}={word}"))
     .collect();
     sets.extend(["cluster.workers=3".to_string(), "train.steps=3".to_string()]);
-    if plan == "pipeline" {
+    if ["pipeline", "hybrid", "tensor"].contains(&plan.as_str()) {
         sets.push("cluster.workers=4".to_string());
     }
     if !solver.is_empty() {

@@ -1,6 +1,6 @@
 //! The benchmark suite: ours against named peers, in turns within the same run, because figures of different runs and
 //! machines do not compare. Each row is a ratio. Peers that are not there are said to be skipped. Beside it are studies,
-//! by name, of what communication costs: `slow-links`, `slow-trees`, `straggler` and `consistency-codec`; and of rows that
+//! by name, of what communication costs: `slow-links`, `overlap`, `slow-trees`, `straggler` and `consistency-codec`; and of rows that
 //! do not fit into memory: `streaming`.
 
 mod consistency_codec;
@@ -8,6 +8,7 @@ mod learners;
 pub(crate) mod machine;
 mod memory;
 pub(crate) mod namespaces;
+mod overlap;
 mod peers;
 mod plot;
 mod reduce;
@@ -47,6 +48,7 @@ struct Study {
 
 const STUDIES: &[Study] = &[
     slow_links::STUDY,
+    overlap::STUDY,
     slow_trees::STUDY,
     straggler::STUDY,
     consistency_codec::STUDY,

@@ -227,7 +227,7 @@ fn ours(
 ) -> Result<Trial, String> {
     let mut all = vec![format!("train.epochs={passes}")];
     all.extend(sets.iter().map(|set| format!("cluster.{set}")));
-    submitted(suite, namespaces, &Submission { name, file: job.file, sets: all })
+    submitted(suite, namespaces, &Submission { name, file: job.file, sets: all, trace: None })
 }
 
 /// A job for two workers, one on each side.
@@ -238,6 +238,8 @@ pub(super) struct Submission<'a> {
     pub(super) file: &'a str,
     /// What overrides it, as `table.key=value`.
     pub(super) sets: Vec<String>,
+    /// Where its trace goes, if it is wanted.
+    pub(super) trace: Option<&'a Path>,
 }
 
 /// A coordinator and a worker on the left, a worker on the right, and whoever submits on the left.
@@ -268,6 +270,7 @@ pub(super) fn submitted(
     submit.args(["--set", &format!("cluster.coordinator={place}")]);
     submit.args(["--set", &format!("cluster.ticket={}", ticket.display())]);
     submit.args(submission.sets.iter().flat_map(|set| ["--set", set]));
+    submit.args(submission.trace.iter().flat_map(|path| [Path::new("--trace"), path]));
     let said = Process::start(&mut submit)?.finish(LIMIT);
     let _ = std::fs::remove_file(&ticket);
     let _ = std::fs::remove_file(scratch("model"));

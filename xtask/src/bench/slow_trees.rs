@@ -34,7 +34,7 @@ fn run(suite: &Suite<'_>) -> Result<Finding, String> {
             format!("data.test=\"{}\"", file("-test")),
             "learner.trees=20".to_string(),
         ]);
-        let submission = Submission { name, file: "boosting.toml", sets: all };
+        let submission = Submission { name, file: "boosting.toml", sets: all, trace: None };
         let both = || submitted(suite, &namespaces, &submission);
         match watched(&namespaces, both) {
             Ok((trial, wire)) => rows.push(line(&trial, wire)),

@@ -174,6 +174,29 @@ fn another_jobs_checkpoints_are_not_overwritten() {
     starlings(folder.path(), &other).failed(2, &["kept", "learner.parameters"]);
 }
 
+#[test]
+fn a_number_that_cannot_be_used_is_named_by_row_and_column() {
+    let large = "width,height,kind\n1,2,x\n3,4,y\n5,1e39,x\n";
+    train(large, &[]).failed(2, &["line 4", "column 'height'", "1e39"]);
+    let negative = "width,height,kind\n1,2,x\n3,4,y\n5,-6,x\n";
+    let words = ["learner.name=feature-selection", "learner.method=chi2", "learner.k=1"];
+    let named = ["feature 1 of row 2 is -6", "feature 1 is column 'height'", "help:"];
+    train(negative, &words).failed(2, &named);
+}
+
+#[test]
+fn predictions_do_not_look_at_labels() {
+    let folder = tempdir().unwrap();
+    std::fs::write(folder.path().join("job.toml"), JOB).unwrap();
+    std::fs::write(folder.path().join("data.csv"), GOOD).unwrap();
+    std::fs::write(folder.path().join("new.csv"), "width,height,kind\n1,2,z\n3,4,\n").unwrap();
+    starlings(folder.path(), &["train", "job.toml", "--json"]).report();
+    let said = starlings(folder.path(), &["predict", "job.safetensors", "--data", "new.csv"]);
+    assert_eq!((said.code, said.out.lines().count()), (Some(0), 3), "{}", said.err);
+    let refused = starlings(folder.path(), &["evaluate", "job.safetensors", "--data", "new.csv"]);
+    refused.failed(2, &["new.csv, line 3", "'kind'", "no label"]);
+}
+
 const NETWORK: &str = "[data]\ntrain = 'synthetic://regression?rows=300&features=5&seed=3'\n[learner]\n\
                        name = 'mlp'\ntask = 'regression'\nhidden = []\nsolver = 'sgd'\n[train]\nbatch = 60\n\
                        epochs = 100\n[cluster]\nworkers = 2\n";

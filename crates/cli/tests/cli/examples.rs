@@ -45,6 +45,7 @@ fn no_example_is_forgotten_here() {
         "gossip.toml",
         "gradient-boosting.toml",
         "grouped.toml",
+        "hybrid.toml",
         "isolation-forest.toml",
         "isotonic-regression.toml",
         "k-means.toml",
@@ -59,9 +60,12 @@ fn no_example_is_forgotten_here() {
         "mini-batch-k-means.toml",
         "mlp.toml",
         "naive-bayes.toml",
+        "other-library.toml",
         "parameter-server.toml",
         "perceptron.toml",
+        "pipeline.toml",
         "pipelined-perceptron.toml",
+        "placed.toml",
         "power-iteration-clustering.toml",
         "prepared.toml",
         "principal-components.toml",
@@ -78,6 +82,7 @@ fn no_example_is_forgotten_here() {
         "stacking.toml",
         "streaming.toml",
         "survival-regression.toml",
+        "tensor.toml",
         "topics.toml",
         "transformer.toml",
         "truncated-svd.toml",
@@ -177,7 +182,7 @@ fn ensembles_are_better_than_their_members() {
     let bags = runs("bagging", &[]);
     assert!(accuracy(&bags) > tree + 0.03, "{bags}");
     assert!(bags["metrics"]["out_of_bag_accuracy"].as_f64().unwrap() > 0.8, "{bags}");
-    for name in ["adaboost", "voting", "stacking"] {
+    for name in ["adaboost", "voting", "stacking", "other-library"] {
         let report = runs(name, &[]);
         assert!(accuracy(&report) > tree + 0.05, "{name}: {report}");
     }
@@ -221,6 +226,20 @@ fn a_pipeline_learns_digits() {
     let report = runs("pipelined-perceptron", &[]);
     assert_eq!(report["plan"], "pipeline");
     assert!(report["evaluation"]["accuracy"].as_f64().unwrap() > 0.85, "{report}");
+}
+
+#[test]
+fn networks_in_stages_learn_digits() {
+    for (name, plan) in [
+        ("pipeline", "pipeline"),
+        ("hybrid", "hybrid"),
+        ("placed", "pipeline"),
+        ("tensor", "tensor"),
+    ] {
+        let report = runs(name, &[]);
+        assert_eq!(report["plan"], plan);
+        assert!(accuracy(&report) > 0.93, "{report}");
+    }
 }
 
 #[test]
@@ -335,7 +354,7 @@ fn networks_read_digits() {
         ("mlp", 15, 0.93),
         ("cnn", 4, 0.95),
         ("rnn", 6, 0.85),
-        ("transformer", 6, 0.85),
+        ("transformer", 9, 0.85),
         ("layer", 8, 0.9),
     ] {
         let report = runs(name, &[&format!("train.epochs={epochs}")]);

@@ -35,7 +35,7 @@ pub(super) const ENTRY: Entry<BuildConsistency> = Entry {
         },
     ],
     gives: &[Ability::Barrier],
-    needs: &[Ability::Sum, Ability::LocalSteps],
+    needs: &[Ability::Sum, Ability::LocalSteps, Ability::WholeModel],
     build: |params| {
         let (significance, decay) = (params.f64("significance"), params.flag("decay"));
         Ok(together(Approximate { significance, decay }))

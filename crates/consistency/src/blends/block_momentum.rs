@@ -40,7 +40,7 @@ pub(super) const ENTRY: Entry<BuildConsistency> = Entry {
         },
     ],
     gives: &[Ability::Barrier],
-    needs: &[Ability::Sum, Ability::LocalSteps],
+    needs: &[Ability::Sum, Ability::LocalSteps, Ability::WholeModel],
     build: |params| {
         Ok(together(BlockMomentum {
             steps: params.size("steps") as u64,

@@ -26,7 +26,7 @@ pub(super) const ENTRY: Entry<BuildConsistency> = Entry {
         },
     ],
     gives: &[Ability::Barrier],
-    needs: &[Ability::Mixing, Ability::LocalSteps],
+    needs: &[Ability::Mixing, Ability::LocalSteps, Ability::WholeModel],
     build: |params| {
         let rounds_max = u32::try_from(params.size("rounds_max")).expect("declared smaller");
         let control = ConsensusControl { ratio: params.f64("ratio"), rounds_max };

@@ -30,7 +30,7 @@ pub(super) const ENTRY: Entry<BuildConsistency> = Entry {
         },
     ],
     gives: &[Ability::Barrier],
-    needs: &[Ability::Sum, Ability::LocalSteps],
+    needs: &[Ability::Sum, Ability::LocalSteps, Ability::WholeModel],
     build: |params| {
         let (divergence, check) = (params.f64("divergence"), params.size("check") as u64);
         Ok(together(DynamicAveraging { divergence, check }))

@@ -27,7 +27,7 @@ pub(super) const ENTRY: Entry<BuildConsistency> = Entry {
     gives: &[Ability::Barrier],
     // What it offers is where a replica is, not how far it went: what a codec lost would be offered again by itself, and
     // once more by error feedback.
-    needs: &[Ability::Sum, Ability::LocalSteps, Ability::Elementwise],
+    needs: &[Ability::Sum, Ability::LocalSteps, Ability::WholeModel, Ability::Elementwise],
     build: |params| {
         let (steps, alpha) = (params.size("steps") as u64, params.f64("alpha"));
         Ok(together(ElasticAveraging { steps, alpha }))

@@ -14,7 +14,7 @@ pub(super) const ENTRY: Entry<BuildConsistency> = Entry {
     reference: "Stich: Local SGD converges fast and communicates little, ICLR 2019; McMahan et al.: Communication-efficient learning of deep networks from decentralized data, AISTATS 2017",
     params: &[steps("8")],
     gives: &[Ability::Barrier],
-    needs: &[Ability::Sum, Ability::LocalSteps],
+    needs: &[Ability::Sum, Ability::LocalSteps, Ability::WholeModel],
     build: |params| Ok(together(Local { steps: params.size("steps") as u64 })),
 };
 

@@ -110,18 +110,30 @@ impl Frame {
                 return Frame { rows, columns };
             }
         };
-        let columns = raw.iter().zip(slots).enumerate().map(|(slot, (column, texts))| {
+        let texts = |slot: usize| {
+            slots.get(slot).and_then(Option::as_ref).map(|texts| texts.texts().to_vec())
+        };
+        Frame::of_rows(rows, &values, (raw, &texts))
+    }
+
+    /// Rows of numbers and of codes, of which `texts` has the meanings by column; NaN is missing.
+    pub(crate) fn of_rows(
+        rows: usize,
+        values: &[f32],
+        (raw, texts): (&[Column], &dyn Fn(usize) -> Option<Vec<String>>),
+    ) -> Frame {
+        let column = |(slot, column): (usize, &Column)| {
             let values = values.iter().skip(slot).step_by(raw.len());
-            let cells = match texts {
+            let cells = match texts(slot) {
                 None => Cells::Numbers(values.copied().collect()),
                 Some(texts) => Cells::Texts {
                     codes: values.map(|it| (!it.is_nan()).then_some(*it as u32)).collect(),
-                    texts: texts.texts().to_vec(),
+                    texts,
                 },
             };
             Series::new(&column.name, cells)
-        });
-        Frame { rows, columns: columns.collect() }
+        };
+        Frame { rows, columns: raw.iter().enumerate().map(column).collect() }
     }
 }
 

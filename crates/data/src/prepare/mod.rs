@@ -28,8 +28,8 @@ pub(crate) use frame::Frame;
 pub use frame::{Cells, Series};
 pub(crate) use outputs::{Census, Output, assemble};
 
-use crate::Column;
 use crate::chunk::Chunk;
+use crate::{Column, ColumnKind, Encoding, Features};
 use serde::{Deserialize, Serialize};
 use starlings_core::{Entry, Fault, Params, Result};
 
@@ -204,6 +204,45 @@ impl Prepared {
             }
         }
         self
+    }
+
+    /// Whether a step reads the words of texts. Rows that are encoded have them no more.
+    #[must_use]
+    pub fn reads_words(&self) -> bool {
+        let words = |step: &Step| matches!(step.fitted, Fitted::TfIdf(_) | Fitted::NGrams(_));
+        self.steps.iter().any(words)
+    }
+
+    /// As one text, to be kept beside other things.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn to_text(&self) -> Result<String> {
+        serde_json::to_string(self)
+            .map_err(|error| Fault::caller("the preparation cannot be written").caused_by(error))
+    }
+
+    /// From that text.
+    ///
+    /// # Errors
+    /// When it is none.
+    pub fn from_text(text: &str) -> Result<Prepared> {
+        serde_json::from_str(text)
+            .map_err(|error| Fault::caller("the preparation is broken").caused_by(error))
+    }
+
+    /// The features of rows that are at hand as the raw columns have them: numbers, and codes of texts; NaN is missing.
+    ///
+    /// # Errors
+    /// When a step refuses a value.
+    pub fn features(&self, values: &[f32], encoding: Encoding) -> Result<Features> {
+        let texts = |slot: usize| match &self.raw[slot].kind {
+            ColumnKind::Categorical { codes } => Some(codes.clone()),
+            ColumnKind::Numeric { .. } => None,
+        };
+        let rows = values.len().checked_div(self.raw.len()).unwrap_or(0);
+        let frame = walk(&self.steps, Frame::of_rows(rows, values, (&self.raw, &texts)), None)?;
+        Ok(assemble(&frame, self, encoding))
     }
 
     /// The columns of a chunk when all steps are done.

@@ -79,7 +79,7 @@ pub(super) fn submit(
     // A bad job is refused here, before any worker has been asked.
     task.told_checkpoint(&survey)?;
     task.choices.plan.assign(Seat(0), task.job.workers, task.job.shards)?;
-    task.first_model(&survey)?;
+    task.try_out(&survey)?;
     let control = call(door.address, door.ticket)?;
     let (finished, newest, stopped) = (None, None, false);
     let mut client = Client { task, door, control, finished, newest, stopped };

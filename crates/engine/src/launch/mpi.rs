@@ -130,7 +130,7 @@ fn over_mpi(world: &'static World, task: &Task) -> Result<Trained> {
     let survey = arrange(&task.job.train, survey, task.job.shards)?;
     // A bad job is refused here, before any other rank has begun.
     task.told_checkpoint(&survey)?;
-    task.first_model(&survey)?;
+    task.try_out(&survey)?;
     let followers: Vec<Control> = (1..world.size()).map(|rank| terms_link(world, rank)).collect();
     let (job, resume) = (task.job.text.clone(), task.options.resume);
     let known = Box::new(survey.clone());

@@ -31,6 +31,8 @@ pub(super) struct Line {
     finished: AtomicBool,
     /// The model that was sent home. It may have been lost with the coordinator that had it.
     sent: Mutex<Option<FromWorker>>,
+    /// Whom it saw vanish last. A coordinator that was not there could not hear it.
+    accused: Mutex<Option<FromWorker>>,
     over: AtomicBool,
 }
 
@@ -47,6 +49,7 @@ impl Line {
             epoch: AtomicU32::new(0),
             finished: AtomicBool::new(false),
             sent: Mutex::new(None),
+            accused: Mutex::new(None),
             over: AtomicBool::new(false),
         }
     }
@@ -98,6 +101,12 @@ impl Line {
         if self.returns() { Ok(()) } else { sent }
     }
 
+    /// Says who vanished, to the next coordinator, too: it need not wait for one whom others saw die.
+    pub(super) fn accuse(&self, accusation: FromWorker) {
+        *enter(&self.accused) = Some(accusation.clone());
+        let _ = self.mention(accusation);
+    }
+
     /// Takes the line up again, where there may be someone to answer.
     pub(super) fn take_up(&self, fault: Fault) -> Result<()> {
         let by = Deadline::after_ms(RETURN_MS);
@@ -108,6 +117,9 @@ impl Line {
                 if let Some(model) = enter(&self.sent).clone() {
                     let model = Message::FromWorker(model);
                     let _ = self.control().send(&model, Deadline::after_ms(RETURN_MS));
+                }
+                if let Some(accusation) = enter(&self.accused).clone() {
+                    let _ = self.mention(accusation);
                 }
                 if self.finished.load(Ordering::Relaxed) {
                     let epoch = Epoch(self.epoch.load(Ordering::Relaxed));

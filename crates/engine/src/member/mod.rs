@@ -106,6 +106,11 @@ impl Member {
         failpoint!("join-ready");
         let (orders, whereabouts) = (Arc::new(Orders::default()), Whereabouts::default());
         let stop = Stop::new();
+        let at_first = line.clone();
+        whereabouts.at_first(move |phase, step| {
+            let beat = FromWorker::Beat { step, phase, waits: true, bytes: 0 };
+            let _ = at_first.mention(beat);
+        });
         let beating = start_beating(&line, &orders, &whereabouts, &options.stop)?;
         let (mut assignment, mut newcomer) = assigned(&line, options)?;
         failpoint!("join-assigned");
@@ -227,7 +232,7 @@ impl Shell {
         if let Blame::Peer(Some(seat)) = fault.blame() {
             let (phase, step) = self.whereabouts.get();
             let epoch = self.epoch();
-            let _ = self.line.mention(FromWorker::Accuse { epoch, seat, phase, step });
+            self.line.accuse(FromWorker::Accuse { epoch, seat, phase, step });
         }
     }
 }

@@ -4,7 +4,7 @@
 use super::{Leases, STANDINGS};
 use crate::checkpoints;
 use crate::choices::summing;
-use crate::desk::{Desk, extent, first_model};
+use crate::desk::{Desk, extent, first_model, place_of};
 use crate::keeper::{Resumed, lacking};
 use crate::merge::{MergeOptions, Merger};
 use crate::net::Arrival;
@@ -12,7 +12,7 @@ use crate::walk::{Walk, Walked};
 use starlings_cluster::checkpoint::Store;
 use starlings_cluster::tensors::{read_model, write_model};
 use starlings_core::{Block, Deadline, Fault, Model, Result, Seat, Step, Update, failpoint};
-use starlings_learn::{Memory, Place};
+use starlings_learn::Memory;
 use starlings_transport::{Header, Lane};
 
 /// The kind of a message with a model on the control lane.
@@ -53,9 +53,8 @@ impl Desk {
 
     /// Goes back to the newest complete checkpoint, or to the beginning where there is none. Gives its step.
     pub(super) fn restore(&mut self) -> Result<Option<Step>> {
-        let stages = self.assignment.pipeline.len() as u32;
-        self.place = Place { stage: self.assignment.stage, stages };
-        let fresh = first_model(&self.job, &self.choices, &self.facts, self.place)?;
+        self.place = place_of(&self.assignment);
+        let fresh = first_model(&self.job, &self.choices, &self.facts, self.place.clone())?;
         let (steps_a_pass, steps_max) = extent(&*self.learner, &self.job, &self.facts)?;
         let step = self.agreed_checkpoint()?;
         failpoint!("restore-agreed");
@@ -65,7 +64,7 @@ impl Desk {
                 let complete = store.load(step)?;
                 let mine = &self.assignment.shards;
                 let resumed = Resumed::read(&complete, |shard| mine.contains(&shard))?;
-                (resumed.model_like(&fresh, self.place)?, resumed.memory)
+                (resumed.model_like(&fresh, &self.place)?, resumed.memory)
             }
             _ => (fresh, Memory::new()),
         };

@@ -112,12 +112,24 @@ impl Desk {
             // The shard of the flock that was; in later rounds there is none.
             let shard = self.part();
             left.shard = left.shard.take().or(shard);
+            let lost = self.stage_lost(&fault, left.world);
             let flocked = regroup.regroup(&fault)?;
             match self.gather(flocked, &left) {
                 Ok(()) => return Ok(()),
+                // Those who are left do not make a flock for this plan.
+                Err(next) if next.blame() == Blame::Caller && self.choices.plan.stages() > 1 => {
+                    return Err(without_stage(lost, &next));
+                }
                 Err(next) => fault = next,
             }
         }
+    }
+
+    /// The stage of whoever was lost, where the model is cut.
+    fn stage_lost(&self, fault: &Fault, world: u32) -> Option<(Seat, u32)> {
+        let Blame::Peer(Some(seat)) = fault.blame() else { return None };
+        let assigned = self.choices.plan.assign(seat, world, self.job.shards);
+        assigned.ok().map(|assignment| (seat, assignment.stage))
     }
 
     /// Takes a seat among others: agrees with them on the step, takes over what it lacks, and builds the exchange anew.
@@ -240,8 +252,27 @@ impl Desk {
     }
 }
 
+/// A stage has nobody to hold it any more.
+fn without_stage(lost: Option<(Seat, u32)>, why: &Fault) -> Fault {
+    let (seat, what) = match lost {
+        Some((seat, stage)) => {
+            (Some(seat), format!("stage {stage} of the model was lost with {seat}"))
+        }
+        None => (None, "a stage of the model was lost with its worker".to_string()),
+    };
+    Fault::peer(seat, format!("{what}, and nobody can take its place: {}", why.message()))
+}
+
 /// What a worker with the whole model does.
 fn whole(seat: Seat, world: u32, shards: &[u32]) -> Assignment {
     let shards = shards.iter().map(|&shard| Shard(shard)).collect();
-    Assignment { shards, stage: 0, pipeline: vec![seat], group: (0..world).map(Seat).collect() }
+    Assignment {
+        shards,
+        stage: 0,
+        pipeline: vec![seat],
+        group: (0..world).map(Seat).collect(),
+        layers: Vec::new(),
+        turns: Vec::new(),
+        splits: false,
+    }
 }

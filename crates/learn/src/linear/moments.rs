@@ -5,6 +5,7 @@
 use super::exact::no_rows;
 use super::layout::Layout;
 use super::pass::alone;
+use crate::rows::check_finite;
 use starlings_core::{Block, Fault, Result, Rows, Update, Values};
 use starlings_data::{Batch, Row};
 
@@ -141,21 +142,7 @@ fn shard_sums(layout: Layout, labels: Labels, batch: &Batch<'_>) -> Vec<f64> {
 
 /// Finds the number that is not finite.
 fn not_finite(batch: &Batch<'_>) -> Fault {
-    for row in batch.rows() {
-        let (columns, values) = match batch.table.row(row) {
-            Row::Dense(values) => (None, values),
-            Row::Sparse(columns, values) => (Some(columns), values),
-        };
-        if let Some(at) = values.iter().position(|value| !value.is_finite()) {
-            let column = columns.map_or(at, |columns| columns[at] as usize);
-            return Fault::caller(format!("row {row} has {} in feature {column}", values[at]))
-                .hint("fill in or leave out numbers that are not finite");
-        }
-        let label = batch.table.labels[row];
-        if !label.is_finite() {
-            return Fault::caller(format!("row {row} has the label {label}"))
-                .hint("leave out rows without a finite label");
-        }
-    }
-    Fault::caller("sums over the features are not finite").hint("scale the features down")
+    check_finite(batch).err().unwrap_or_else(|| {
+        Fault::caller("sums over the features are not finite").hint("scale the features down")
+    })
 }

@@ -65,7 +65,7 @@ fn act_on_stages<T: Send>(
             .zip(models)
             .zip(wires())
             .map(|((stage, model), mut wire)| {
-                let place = Place { stage, stages: 2 };
+                let place = Place::stage(stage, 2);
                 scope.spawn(move || act(learner, (place, model, &mut wire), on, what))
             })
             .collect();
@@ -193,7 +193,7 @@ fn two_stages_learn_the_bits_of_one() {
     let facts = facts(100);
     let mut whole = perceptron.init(&facts, Place::WHOLE).unwrap();
     let mut stages: Vec<Model> =
-        (0..2).map(|stage| perceptron.init(&facts, Place { stage, stages: 2 }).unwrap()).collect();
+        (0..2).map(|stage| perceptron.init(&facts, Place::stage(stage, 2)).unwrap()).collect();
     let mut dealer = Dealer::new(data(100), 1, 32);
     // The last batch of a pass has four rows, fewer than micro-batches.
     for step in 0..12 {
@@ -236,9 +236,8 @@ fn an_empty_batch_contributes_zeros_at_every_stage() {
     let perceptron = learner(NAME, "hidden = 2");
     let holding = data(10).only(&[]);
     let dealer = Dealer::new(holding, 1, 10);
-    let models: Vec<Model> = (0..2)
-        .map(|stage| perceptron.init(&facts(10), Place { stage, stages: 2 }).unwrap())
-        .collect();
+    let models: Vec<Model> =
+        (0..2).map(|stage| perceptron.init(&facts(10), Place::stage(stage, 2)).unwrap()).collect();
     let batch = dealer.everything();
     for update in act_on_stages(&*perceptron, &models, (moment(0, 10), &batch), contribute) {
         for block in update.unwrap().blocks {
@@ -253,17 +252,17 @@ fn an_empty_batch_contributes_zeros_at_every_stage() {
 #[test]
 fn a_stage_that_sends_too_little_or_nothing_is_a_peer_at_fault() {
     let perceptron = learner(NAME, "hidden = 2");
-    let place = Place { stage: 1, stages: 2 };
-    let model = perceptron.init(&facts(10), place).unwrap();
+    let place = Place::stage(1, 2);
+    let model = perceptron.init(&facts(10), place.clone()).unwrap();
     let dealer = Dealer::new(data(10), 1, 10);
     let [mut first, mut second] = wires();
     first.send(1, Values::F64(vec![0.0, 0.0])).unwrap();
     let on = (moment(0, 10), &dealer.everything());
-    let fault = act(&*perceptron, (place, &model, &mut second), on, contribute).unwrap_err();
+    let fault = act(&*perceptron, (place.clone(), &model, &mut second), on, contribute).unwrap_err();
     assert!(fault.to_string().contains("stage 0 sent 2 F64 where 1 F64 are due"), "{fault}");
     let fault = act(&*perceptron, (place, &model, &mut NoWires), on, contribute).unwrap_err();
     assert!(fault.to_string().contains("no wire"), "{fault}");
-    let three = perceptron.init(&facts(10), Place { stage: 2, stages: 3 }).unwrap_err();
+    let three = perceptron.init(&facts(10), Place::stage(2, 3)).unwrap_err();
     assert!(three.to_string().contains("3 stages"), "{three}");
 }
 

@@ -7,6 +7,7 @@ mod factorisation_machine;
 mod few_labels;
 mod isotonic_regression;
 mod naive_bayes;
+mod other_libraries;
 mod perceptron;
 mod survival_regression;
 mod world;

@@ -5,10 +5,10 @@
 use super::{ACTIVATION, OWN_LAYERS, image};
 use crate::flow::Form;
 use crate::goal::Goal;
-use crate::learner::{Answer, Design, Network};
+use crate::learner::{Answer, Design, GIVES, Network};
 use crate::own::OwnLayers;
 use crate::recipe::{self, Recipe};
-use starlings_core::{Ability, Entry, Fault, Param, ParamKind, Params, Result};
+use starlings_core::{Entry, Fault, Param, ParamKind, Params, Result};
 use starlings_learn::BuildLearner;
 
 /// The entry of the catalogue.
@@ -18,8 +18,8 @@ pub(super) const ENTRY: Entry<BuildLearner> = Entry {
     reference: "Hinton and Salakhutdinov, Reducing the dimensionality of data with neural networks, Science 313, 2006; \
                 Vincent et al., Extracting and composing robust features with denoising autoencoders, ICML 2008",
     params: &recipe::joined::<{ OWN.len() + recipe::PARAMS.len() }>(OWN),
-    gives: &[Ability::RowWise, Ability::LocalSteps],
-    needs: &[Ability::WholeModel],
+    gives: GIVES,
+    needs: &[],
     build: |params| {
         let design = Box::new(Autoencoder::of(params)?);
         Ok(Box::new(Network::new(design, Goal::Itself, Recipe::of(params))))

@@ -4,10 +4,10 @@
 
 use super::{LABEL_SMOOTHING, LAYERS, LOSS, Listed, OWN_LAYERS, TASK, goal, image};
 use crate::flow::Form;
-use crate::learner::{Design, Network};
+use crate::learner::{Design, GIVES, Network};
 use crate::own::OwnLayers;
 use crate::recipe::{self, Recipe};
-use starlings_core::{Ability, Entry, Fault, Param, ParamKind, Params, Result};
+use starlings_core::{Entry, Fault, Param, ParamKind, Params, Result};
 use starlings_learn::BuildLearner;
 
 /// The entry of the catalogue.
@@ -17,8 +17,8 @@ pub(super) const ENTRY: Entry<BuildLearner> = Entry {
     reference: "LeCun, Bottou, Bengio and Haffner, Gradient-based learning applied to document recognition, 1998; \
                 He, Zhang, Ren and Sun, Deep residual learning for image recognition, CVPR 2016",
     params: &recipe::joined::<{ OWN.len() + recipe::PARAMS.len() }>(OWN),
-    gives: &[Ability::RowWise, Ability::LocalSteps],
-    needs: &[Ability::WholeModel],
+    gives: GIVES,
+    needs: &[],
     build: |params| {
         let design = Box::new(Cnn::of(params)?);
         Ok(Box::new(Network::new(design, goal(params)?, Recipe::of(params))))

@@ -5,9 +5,9 @@
 use super::DROPOUT;
 use crate::flow::Form;
 use crate::goal::Goal;
-use crate::learner::{Answer, Design, Network};
+use crate::learner::{Answer, Design, GIVES, Network};
 use crate::recipe::{self, Recipe};
-use starlings_core::{Ability, Entry, Param, ParamKind, Result};
+use starlings_core::{Entry, Param, ParamKind, Result};
 use starlings_learn::BuildLearner;
 
 /// The entry of the catalogue.
@@ -16,8 +16,8 @@ pub(super) const ENTRY: Entry<BuildLearner> = Entry {
     summary: "Vectors of tokens by what stands near them: the skip-gram model; of a row, the mean of its tokens'",
     reference: "Mikolov, Chen, Corrado and Dean, Efficient estimation of word representations in vector space, 2013",
     params: &recipe::joined::<{ OWN.len() + recipe::PARAMS.len() }>(OWN),
-    gives: &[Ability::RowWise, Ability::LocalSteps],
-    needs: &[Ability::WholeModel],
+    gives: GIVES,
+    needs: &[],
     build: |params| {
         let goal = Goal::Near { tokens: params.size("tokens"), window: params.size("window") };
         let mut lines =

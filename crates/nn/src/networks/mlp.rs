@@ -3,10 +3,10 @@
 
 use super::{ACTIVATION, DROPOUT, LABEL_SMOOTHING, LAYERS, LOSS, Listed, OWN_LAYERS, TASK, goal};
 use crate::flow::Form;
-use crate::learner::{Design, Network};
+use crate::learner::{Design, GIVES, Network};
 use crate::own::OwnLayers;
 use crate::recipe::{self, Recipe};
-use starlings_core::{Ability, Entry, Param, ParamKind, Params, Result};
+use starlings_core::{Entry, Param, ParamKind, Params, Result};
 use starlings_learn::BuildLearner;
 
 /// The entry of the catalogue.
@@ -15,8 +15,8 @@ pub(super) const ENTRY: Entry<BuildLearner> = Entry {
     summary: "Classes or numbers by a multi-layer perceptron; layers, optimiser and schedule by name",
     reference: "Rumelhart, Hinton and Williams, Learning representations by back-propagating errors, Nature 323, 1986",
     params: &recipe::joined::<{ OWN.len() + recipe::PARAMS.len() }>(OWN),
-    gives: &[Ability::RowWise, Ability::LocalSteps],
-    needs: &[Ability::WholeModel],
+    gives: GIVES,
+    needs: &[],
     build: |params| {
         let design = Box::new(Mlp::of(params)?);
         Ok(Box::new(Network::new(design, goal(params)?, Recipe::of(params))))

@@ -6,10 +6,10 @@ use super::{
     TOKENS, sequence_goal,
 };
 use crate::flow::Form;
-use crate::learner::{Design, Network};
+use crate::learner::{Design, GIVES, Network};
 use crate::own::OwnLayers;
 use crate::recipe::{self, Recipe};
-use starlings_core::{Ability, Entry, Param, ParamKind, Params, Result};
+use starlings_core::{Entry, Param, ParamKind, Params, Result};
 use starlings_learn::BuildLearner;
 
 /// The entry of the catalogue.
@@ -19,8 +19,8 @@ pub(super) const ENTRY: Entry<BuildLearner> = Entry {
     reference: "Elman, Finding structure in time, 1990; Hochreiter and Schmidhuber, Long short-term memory, 1997; \
                 Cho et al., Learning phrase representations using RNN encoder-decoder, EMNLP 2014",
     params: &recipe::joined::<{ OWN.len() + recipe::PARAMS.len() }>(OWN),
-    gives: &[Ability::RowWise, Ability::LocalSteps],
-    needs: &[Ability::WholeModel],
+    gives: GIVES,
+    needs: &[],
     build: |params| {
         let design = Box::new(Rnn::of(params)?);
         Ok(Box::new(Network::new(design, sequence_goal(params)?, Recipe::of(params))))

@@ -7,10 +7,10 @@ use super::{
     TOKENS, sequence_goal,
 };
 use crate::flow::Form;
-use crate::learner::{Design, Network};
+use crate::learner::{Design, GIVES, Network};
 use crate::own::OwnLayers;
 use crate::recipe::{self, Recipe};
-use starlings_core::{Ability, Entry, Fault, Param, ParamKind, Params, Result};
+use starlings_core::{Entry, Fault, Param, ParamKind, Params, Result};
 use starlings_learn::BuildLearner;
 
 /// The entry of the catalogue.
@@ -20,8 +20,8 @@ pub(super) const ENTRY: Entry<BuildLearner> = Entry {
     reference: "Vaswani et al., Attention is all you need, NeurIPS 2017; Xiong et al., On layer normalization in the \
                 transformer architecture, ICML 2020",
     params: &recipe::joined::<{ OWN.len() + recipe::PARAMS.len() }>(OWN),
-    gives: &[Ability::RowWise, Ability::LocalSteps],
-    needs: &[Ability::WholeModel],
+    gives: GIVES,
+    needs: &[],
     build: |params| {
         let design = Box::new(Transformer::of(params)?);
         Ok(Box::new(Network::new(design, sequence_goal(params)?, Recipe::of(params))))

@@ -5,9 +5,9 @@
 use super::ACTIVATION;
 use crate::flow::Form;
 use crate::goal::Goal;
-use crate::learner::{Answer, Design, Network};
+use crate::learner::{Answer, Design, GIVES, Network};
 use crate::recipe::{self, Recipe};
-use starlings_core::{Ability, Entry, Param, ParamKind, Params, Result};
+use starlings_core::{Entry, Param, ParamKind, Params, Result};
 use starlings_learn::BuildLearner;
 
 /// The entry of the catalogue.
@@ -16,8 +16,8 @@ pub(super) const ENTRY: Entry<BuildLearner> = Entry {
     summary: "Rows as distributions of codes near the standard normal one, and given back from them",
     reference: "Kingma and Welling, Auto-encoding variational Bayes, ICLR 2014; Higgins et al., beta-VAE, ICLR 2017",
     params: &recipe::joined::<{ OWN.len() + recipe::PARAMS.len() }>(OWN),
-    gives: &[Ability::RowWise, Ability::LocalSteps],
-    needs: &[Ability::WholeModel],
+    gives: GIVES,
+    needs: &[],
     build: |params| {
         let design = Box::new(Vae::of(params));
         Ok(Box::new(Network::new(design, Goal::Itself, Recipe::of(params))))

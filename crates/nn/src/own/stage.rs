@@ -168,6 +168,10 @@ impl Value {
 }
 
 /// One side of a pair of values of so many axes.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "it lives for one operation, and tensors are moved anyway"
+)]
 enum Side<const D: usize> {
     One(f64),
     Many(Tensor<D>),

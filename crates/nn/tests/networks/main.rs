@@ -6,9 +6,12 @@
 mod differences;
 mod generative;
 mod laws;
+mod links;
 mod own;
+mod pipeline;
 mod references;
 mod refusals;
+mod split;
 mod training;
 mod world;
 

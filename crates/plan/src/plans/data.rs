@@ -25,6 +25,9 @@ impl Plan for DataParallel {
             stage: 0,
             pipeline: vec![seat],
             group: (0..world).map(Seat).collect(),
+            layers: Vec::new(),
+            turns: Vec::new(),
+            splits: false,
         })
     }
 

@@ -1,4 +1,4 @@
-//! What is read from disk and may come from anywhere: manifests, tensor files, model files.
+//! What is read from disk and may come from anywhere: manifests, tensor files, model files, models of other libraries.
 
 use super::Decoder;
 use serde_json::json;
@@ -8,11 +8,13 @@ use starlings_cluster::tensors::{
     Cells, Limits, read_cells, read_model, read_tensors, write_cells, write_model,
 };
 use starlings_core::{Epoch, Model, Role, Step, Tensor, Values};
+use starlings_learn::onnx::{Limits as Room, Program, Wishes};
 
 pub(super) const MANIFEST: Decoder = Decoder { name: "manifest", run: manifest, seeds: manifests };
 pub(super) const TENSORS: Decoder = Decoder { name: "tensors", run: tensors, seeds: tensor_files };
 pub(super) const MODEL_FILE: Decoder =
     Decoder { name: "model_file", run: model, seeds: model_files };
+pub(super) const ONNX: Decoder = Decoder { name: "onnx", run: onnx, seeds: onnx_files };
 
 fn manifest(bytes: &[u8]) {
     if let Ok(manifest) = Manifest::from_bytes(bytes) {
@@ -96,4 +98,28 @@ fn model_files() -> Vec<Vec<u8>> {
     let mut bytes = Vec::new();
     model_file::write(&mut bytes, &file).expect("sound");
     vec![bytes]
+}
+
+/// Reads a model of another library and asks it about two rows, within little room.
+fn onnx(bytes: &[u8]) {
+    let room = Room { numbers_max: 1 << 18, work_max: 1 << 22 };
+    let Ok(program) = Program::read(bytes, &Wishes::default(), room) else { return };
+    let width = program.features();
+    let mut said = Vec::new();
+    if width <= 1000 && program.answer_dense(&vec![1.5; 2 * width], &mut said).is_ok() {
+        assert_eq!(said.len(), 2 * program.outputs(), "an answer for each row");
+        assert!(said.iter().all(|x| x.is_finite()), "numbers");
+    }
+}
+
+fn onnx_files() -> Vec<Vec<u8>> {
+    let files: [&[u8]; 6] = [
+        include_bytes!("../../../learn/tests/assets/onnx/pipeline.onnx"),
+        include_bytes!("../../../learn/tests/assets/onnx/boosting-binary.onnx"),
+        include_bytes!("../../../learn/tests/assets/onnx/columns.onnx"),
+        include_bytes!("../../../learn/tests/assets/onnx/mlp-binary.onnx"),
+        include_bytes!("../../../learn/tests/assets/onnx/naive-bayes.onnx"),
+        include_bytes!("../../../learn/tests/assets/onnx/polynomial.onnx"),
+    ];
+    files.iter().map(|file| file.to_vec()).collect()
 }

@@ -36,6 +36,7 @@ pub const DECODERS: &[Decoder] = &[
     files::MANIFEST,
     files::TENSORS,
     files::MODEL_FILE,
+    files::ONNX,
     codecs::HALF,
     codecs::INT8,
     codecs::ONE_BIT,

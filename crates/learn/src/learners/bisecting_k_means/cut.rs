@@ -4,7 +4,7 @@
 
 use super::super::k_means::points::Points;
 use super::super::pca::moments;
-use super::tree::{Plane, Tree, squared_distance};
+use super::tree::{Plane, Tree, squared_distance, squared_length};
 use crate::{Cells, Moment, Work};
 use starlings_core::{Block, Fault, Model, Result, Rng, Role, Tensor, Update, Values};
 use starlings_data::{Row, Slice, Table};
@@ -195,6 +195,7 @@ fn add(row: Row<'_>, weight: f64, sum: &mut [f64]) {
 fn settle(work: &mut Work<'_>, progress: &Progress, width: usize) {
     let planes = planes(work.model, width);
     let pairs = work.model.f64(PAIRS);
+    let lengths: Vec<f64> = pairs.chunks(width.max(1)).map(squared_length).collect();
     let (mut masses, mut inertias) = (vec![0.0; planes.len() * 2], vec![0.0; planes.len() * 2]);
     let table = work.batch.table;
     for slice in &work.batch.slices {
@@ -204,7 +205,7 @@ fn settle(work: &mut Work<'_>, progress: &Progress, width: usize) {
                 let at = 2 * trial + plane.side(table.row(row));
                 let centre = &pairs[at * width..(at + 1) * width];
                 masses[at] += weight;
-                inertias[at] += weight * squared_distance(table.row(row), centre);
+                inertias[at] += weight * squared_distance(table.row(row), centre, lengths[at]);
             }
         }
     }

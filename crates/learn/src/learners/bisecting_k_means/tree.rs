@@ -13,6 +13,8 @@ pub(super) struct Tree<'a> {
     /// The first child of each node; 0 for a leaf. The second comes next.
     children: &'a [i64],
     width: usize,
+    /// ‖centre‖² of each node.
+    lengths: Vec<f64>,
     /// The plane of each node that is cut.
     planes: Vec<Option<Plane>>,
 }
@@ -69,7 +71,8 @@ impl<'a> Tree<'a> {
             let child = child as usize;
             (child > 0).then(|| Plane::between(centre(child), centre(child + 1)))
         };
-        Tree { centres, children, width, planes: children.iter().map(plane).collect() }
+        let lengths = centres.chunks(width.max(1)).map(squared_length).collect();
+        Tree { centres, children, width, lengths, planes: children.iter().map(plane).collect() }
     }
 
     /// How many nodes there are so far.
@@ -100,7 +103,7 @@ impl<'a> Tree<'a> {
 
     /// ‖x − centre‖² of a node.
     pub(super) fn squared_distance(&self, row: Row<'_>, node: usize) -> f64 {
-        squared_distance(row, &self.centres[node * self.width..(node + 1) * self.width])
+        squared_distance(row, self.centre(node), self.lengths[node])
     }
 
     /// The tree as operators: all planes at once, then the leaf whose whole path agrees with the sides.
@@ -110,7 +113,7 @@ impl<'a> Tree<'a> {
         let (width, count) = (self.width, leaves.len());
         let mut graph = Graph::new();
         let centres = graph.constant("centres", &[width, count], self.transposed(&leaves));
-        let norms = leaves.iter().map(|&leaf| squared_length(self.centre(leaf))).collect();
+        let norms = leaves.iter().map(|&leaf| self.lengths[leaf]).collect();
         let norms = graph.constant("norms", &[count], norms);
         let two = graph.constant("two", &[1], vec![2.0]);
         let zero = graph.constant("zero", &[1], vec![0.0]);
@@ -184,8 +187,8 @@ impl<'a> Tree<'a> {
     }
 }
 
-/// ‖x − centre‖² in f64.
-pub(super) fn squared_distance(row: Row<'_>, centre: &[f64]) -> f64 {
+/// ‖x − centre‖² in f64, given ‖centre‖²: a sparse row looks at no column but its own.
+pub(super) fn squared_distance(row: Row<'_>, centre: &[f64], length: f64) -> f64 {
     match row {
         Row::Dense(values) => {
             values.iter().zip(centre).map(|(x, c)| (f64::from(*x) - c).powi(2)).sum()
@@ -195,11 +198,12 @@ pub(super) fn squared_distance(row: Row<'_>, centre: &[f64]) -> f64 {
                 let (x, c) = (f64::from(x), centre[column as usize]);
                 x * (x - 2.0 * c)
             });
-            (squared_length(centre) + entries.sum::<f64>()).max(0.0)
+            (length + entries.sum::<f64>()).max(0.0)
         }
     }
 }
 
-fn squared_length(vector: &[f64]) -> f64 {
+/// ‖vector‖².
+pub(super) fn squared_length(vector: &[f64]) -> f64 {
     vector.iter().map(|x| x * x).sum()
 }

@@ -10,17 +10,16 @@ use super::conversion::{Conversion, columns};
 use super::crew::{Crew, Fit, Lens};
 use super::graphs;
 use super::member::Member;
+use super::method::{Ensemble, Method};
 use super::verdict;
 use super::views::{View, Views};
 use super::voting::{Tally, alone, outputs};
 use super::{NEEDS, TOGETHER};
 use crate::learners::BuildLearner;
 use crate::trees::fixed;
-use crate::{Appetite, Cells, Facts, Grade, Learner, Moment, Outcome, Place, Rebuilds, Task, Work};
-use starlings_core::{
-    Ability, Entry, Graph, Model, Param, ParamKind, Params, Result, Rng, Role, Update,
-};
-use starlings_data::{Batch, Encoding, LabelNeed, Schema, Slice};
+use crate::{Cells, Facts, Grade, Moment, Outcome, Place, Task, Work};
+use starlings_core::{Entry, Graph, Model, Param, ParamKind, Params, Result, Rng, Role, Update};
+use starlings_data::{Batch, Schema, Slice};
 use std::ops::Range;
 
 /// The entry of the catalogue.
@@ -69,7 +68,7 @@ pub(in crate::learners) const ENTRY: Entry<BuildLearner> = Entry {
     ],
     gives: &[],
     needs: NEEDS,
-    build: |params| Ok(Box::new(Bagging::new(params)?)),
+    build: |params| Ok(Box::new(Ensemble(Bagging::new(params)?))),
 };
 
 struct Bagging {
@@ -194,29 +193,13 @@ fn some_columns(schema: &Schema, share: f64, rng: &mut Rng) -> (Schema, Vec<usiz
     (Schema { columns: kept, features: features.len(), ..schema.clone() }, features)
 }
 
-impl Learner for Bagging {
-    fn task(&self) -> Task {
-        self.crew.members[0].learner.task()
-    }
-
-    fn appetite(&self) -> Appetite {
-        Appetite::Passes
-    }
-
-    fn encoding(&self) -> Encoding {
-        self.crew.encoding()
-    }
-
-    fn label(&self) -> LabelNeed {
-        self.crew.members[0].learner.label()
+impl Method for Bagging {
+    fn crew(&self) -> &Crew {
+        &self.crew
     }
 
     fn weighs(&self) -> bool {
         self.crew.members[0].learner.weighs()
-    }
-
-    fn requires(&self) -> &'static [Ability] {
-        NEEDS
     }
 
     fn init(&self, facts: &Facts, place: Place) -> Result<Model> {
@@ -242,14 +225,6 @@ impl Learner for Bagging {
         let one = alone(batch, slice);
         let mut lens = self.lens((model, &one), model.i64("seed")[0] as u64);
         self.crew.adopt(model, (&one, slice), (self.fits(), &mut lens), cells);
-    }
-
-    fn rebuilds(&self) -> Rebuilds {
-        self.crew.rebuilds()
-    }
-
-    fn furnishings(&self) -> Vec<(String, String)> {
-        self.crew.furnishings(0)
     }
 
     fn contribute(&self, work: &mut Work<'_>) -> Result<()> {
@@ -305,17 +280,13 @@ impl Learner for Bagging {
         Ok(sums)
     }
 
-    fn grade(&self, _: &Model, sums: &[f64], _: u64) -> Grade {
+    fn grade(&self, _: &Model, sums: &[f64]) -> Grade {
         let (own, outside) = sums.split_at(verdict::SUMS);
         let mut grade = verdict::grade(self.task(), own);
         if self.out_of_bag && outside[1] > 0.0 {
             grade.metrics.extend(verdict::metrics(self.task(), outside, "out_of_bag_").0);
         }
         grade
-    }
-
-    fn outputs(&self, model: &Model) -> usize {
-        model.i64("outputs")[0] as usize
     }
 
     fn predict(&self, model: &Model, batch: &Batch<'_>, out: &mut Vec<f64>) -> Result<()> {

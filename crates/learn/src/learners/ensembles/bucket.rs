@@ -6,20 +6,18 @@ use super::crew::{Crew, Fit, Lens};
 use super::folds::{Folds, rows_of};
 use super::graphs;
 use super::member::Member;
+use super::method::{Ensemble, Method};
 use super::parts;
 use super::verdict::{self, SUMS};
 use super::views::{View, Views};
 use super::voting::{Tally, alone, outputs};
 use super::{FOLDS, NEEDS, SHUFFLE, TOGETHER};
 use crate::learners::BuildLearner;
-use crate::{
-    Appetite, Cells, Facts, Grade, Learner, Moment, Outcome, Place, Rebuilds, Task, Work, by_shard,
-};
+use crate::{Cells, Facts, Grade, Moment, Outcome, Place, Task, Work, by_shard};
 use starlings_core::{
-    Ability, Block, Entry, Fault, Graph, Model, Param, ParamKind, Params, Result, Role, Tensor,
-    Update,
+    Block, Entry, Fault, Graph, Model, Param, ParamKind, Params, Result, Role, Tensor, Update,
 };
-use starlings_data::{Batch, Encoding, LabelNeed, Schema, Slice};
+use starlings_data::{Batch, Schema, Slice};
 use std::ops::Range;
 
 /// The entry of the catalogue.
@@ -35,7 +33,7 @@ pub(in crate::learners) const ENTRY: Entry<BuildLearner> = Entry {
             default: Some(
                 "[{ name = \"logistic-regression\" }, { name = \"naive-bayes\" }, { name = \"decision-tree\" }]",
             ),
-            help: "the learners: name and parameters of each; they must weigh rows",
+            help: "the learners: name and parameters of each (they must weigh rows), or model = a model file or ONNX file",
         },
         Param {
             name: "metric",
@@ -55,7 +53,7 @@ pub(in crate::learners) const ENTRY: Entry<BuildLearner> = Entry {
     ],
     gives: &[],
     needs: NEEDS,
-    build: |params| Ok(Box::new(Bucket::new(params)?)),
+    build: |params| Ok(Box::new(Ensemble(Bucket::new(params)?))),
 };
 
 struct Bucket {
@@ -71,7 +69,7 @@ const KEEP: i64 = 2;
 
 impl Bucket {
     fn new(params: &Params) -> Result<Bucket> {
-        let members = Member::all("bucket", &params.tables("members"))?;
+        let members = Member::all_alike("bucket", &params.tables("members"))?;
         for member in &members {
             member.must_be_told("bucket")?;
             member.must_weigh("bucket", "members are judged on rows that they do not see")?;
@@ -136,7 +134,11 @@ impl Bucket {
             for (member, sums) in sums.chunks_exact_mut(SUMS).enumerate() {
                 for fold in 0..self.folds.count() {
                     let (rows, _) = rows_of((self.folds, work.moment.seed), &one, fold);
-                    let fit = member * self.folds.count() + fold;
+                    // A model that was trained elsewhere has not seen any fold.
+                    let fit = match self.crew.members[member].trained {
+                        Some(_) => self.tried().end + member,
+                        None => member * self.folds.count() + fold,
+                    };
                     let said = self.crew.said(model, fit, &rows)?;
                     let judged = verdict::judge_batch(task, &rows, &said, width);
                     sums.iter_mut().zip(judged).for_each(|(sum, part)| *sum += part);
@@ -201,29 +203,9 @@ impl Lens for Tried<'_> {
     }
 }
 
-impl Learner for Bucket {
-    fn task(&self) -> Task {
-        self.crew.members[0].learner.task()
-    }
-
-    fn appetite(&self) -> Appetite {
-        Appetite::Passes
-    }
-
-    fn encoding(&self) -> Encoding {
-        self.crew.encoding()
-    }
-
-    fn label(&self) -> LabelNeed {
-        self.crew.members[0].learner.label()
-    }
-
-    fn weighs(&self) -> bool {
-        true
-    }
-
-    fn requires(&self) -> &'static [Ability] {
-        NEEDS
+impl Method for Bucket {
+    fn crew(&self) -> &Crew {
+        &self.crew
     }
 
     fn init(&self, facts: &Facts, place: Place) -> Result<Model> {
@@ -249,12 +231,8 @@ impl Learner for Bucket {
         self.crew.adopt(model, (&one, slice), (self.range(model), &mut lens), cells);
     }
 
-    fn rebuilds(&self) -> Rebuilds {
-        self.crew.rebuilds()
-    }
-
-    fn furnishings(&self) -> Vec<(String, String)> {
-        self.crew.furnishings(0)
+    fn first_whole(&self) -> usize {
+        self.tried().end
     }
 
     fn contribute(&self, work: &mut Work<'_>) -> Result<()> {
@@ -283,13 +261,7 @@ impl Learner for Bucket {
         Ok(self.crew.outcome(model, through && stage == KEEP))
     }
 
-    fn score(&self, work: &mut Work<'_>) -> Result<Vec<f64>> {
-        let mut said = Vec::new();
-        self.predict(work.model, work.batch, &mut said)?;
-        Ok(verdict::judge_batch(self.task(), work.batch, &said, self.outputs(work.model)))
-    }
-
-    fn grade(&self, model: &Model, sums: &[f64], _: u64) -> Grade {
+    fn grade(&self, model: &Model, sums: &[f64]) -> Grade {
         let mut grade = verdict::grade(self.task(), sums);
         let how = match self.folds {
             Folds::Cross { .. } => "cross_validated",
@@ -304,10 +276,6 @@ impl Learner for Bucket {
             grade.metrics.insert(format!("{how}_{}", self.metric), *score);
         }
         grade
-    }
-
-    fn outputs(&self, model: &Model) -> usize {
-        model.i64("outputs")[0] as usize
     }
 
     fn predict(&self, model: &Model, batch: &Batch<'_>, out: &mut Vec<f64>) -> Result<()> {

@@ -61,6 +61,14 @@ impl Conversion {
     /// # Errors
     /// A column that the model reads and the rows lack, or one that holds something else.
     pub(super) fn between(rows: &Schema, model: &Schema) -> Result<Option<Conversion>> {
+        let texts = |column: &&Column| matches!(column.kind, ColumnKind::Categorical { .. });
+        if let Some(column) = rows.columns.iter().find(texts).filter(|_| model.columns.is_empty()) {
+            return Err(Fault::caller(format!(
+                "the model reads features by their places, and the column '{}' holds texts",
+                column.name
+            ))
+            .hint("leave the column out, or export the model with an input for each column"));
+        }
         if model.columns.is_empty() && rows.features == model.features {
             return Ok(None);
         }

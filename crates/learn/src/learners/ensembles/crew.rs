@@ -11,7 +11,7 @@ use super::parts;
 use super::views::View;
 use crate::trees::fixed;
 use crate::{Appetite, Cells, Facts, Moment, NoWires, Outbox, Outcome, Place, Rebuilds, Work};
-use starlings_core::{Fault, Model, Result, Rng, Role, Step, Update};
+use starlings_core::{Block, Fault, Model, Result, Rng, Role, Step, Update};
 use starlings_data::{Batch, Encoding, Picked, Schema, Slice, Target};
 use std::ops::Range;
 
@@ -77,7 +77,7 @@ impl Crew {
                     if let Some(places) = places {
                         model.set(format!("classes{number}"), whole(places, Role::Weight));
                     }
-                    let conversion = Conversion::between(schema, &trained.schema);
+                    let conversion = Conversion::between(schema, &trained.raw());
                     let conversion = conversion.map_err(|fault| {
                         within(member, fault.during(format!("the model '{}'", trained.path)))
                     })?;
@@ -134,7 +134,8 @@ impl Crew {
             }
             let own =
                 Facts { schema: schemas(number), seed: fit.seed(facts.seed), ..facts.clone() };
-            let made = member.learner.init(&own, place).map_err(|fault| within(member, fault))?;
+            let made =
+                member.learner.init(&own, place.clone()).map_err(|fault| within(member, fault))?;
             parts::put(model, &parts::prefix(number), made);
             let steps_max = match member.learner.appetite() {
                 Appetite::Passes => 0,
@@ -177,7 +178,12 @@ impl Crew {
         for fit in range.clone().filter(|&fit| self.is_done(work.model, fit)) {
             work.memory.forget(&parts::prefix(fit));
         }
-        for fit in self.active(work.model, range) {
+        let active = self.active(work.model, range);
+        // Where all members were trained before there is nothing to train, and one step to say so.
+        if active.is_empty() {
+            work.outbox.emit(Block::counts("nothing", vec![0]));
+        }
+        for fit in active {
             let rows = lens.look(fit).map(View::batch);
             self.step(work, fit, rows.as_ref()).map_err(|fault| within(self.member(fit), fault))?;
         }
@@ -208,7 +214,7 @@ impl Crew {
         let mut outbox = Outbox::new();
         learner.contribute(&mut Work {
             moment,
-            place: work.place,
+            place: work.place.clone(),
             model: &model,
             batch,
             memory: &mut memory,
@@ -300,12 +306,15 @@ impl Crew {
     /// What a fit says of a batch of the ensemble's rows.
     pub(super) fn said(&self, model: &Model, fit: usize, batch: &Batch<'_>) -> Result<Vec<f64>> {
         let view = format!("view{}", self.fits[fit].member);
-        match Conversion::load(&view, model) {
-            None => self.said_seen(model, fit, batch),
-            Some(conversion) => {
-                self.said_seen(model, fit, &View::of(batch, Some(&conversion)).batch())
-            }
+        let Some(conversion) = Conversion::load(&view, model) else {
+            return self.said_seen(model, fit, batch);
+        };
+        let mut seen = View::of(batch, Some(&conversion));
+        if let Some(Trained { schema, prepared: Some(prepared), .. }) = &self.member(fit).trained {
+            let made = prepared.features(&seen.dense(), schema.encoding);
+            seen = View::with(batch, made.map_err(|fault| within(self.member(fit), fault))?);
         }
+        self.said_seen(model, fit, &seen.batch())
     }
 
     /// What a fit says of rows that are as it wants them.
@@ -396,11 +405,17 @@ fn places(schema: &Schema, trained: &Trained) -> Result<Option<Vec<i64>>> {
                 own.iter().map(|text| place(text).map_or(-1, |at| at as i64)).collect();
             match places.iter().all(|place| *place < 0) {
                 false => Ok(Some(places)),
-                true => Err(Fault::caller(format!(
-                    "the model '{}' knows none of the classes of these rows",
-                    trained.path
-                ))
-                .hint(format!("it knows {}", known.join(", ")))),
+                true => {
+                    let fault = Fault::caller(format!(
+                        "the model '{}' knows none of the classes of these rows",
+                        trained.path
+                    ));
+                    let named = match trained.path.ends_with(".onnx") {
+                        true => "; name them in this order: classes = [\"…\", \"…\"] beside model",
+                        false => "",
+                    };
+                    Err(fault.hint(format!("it knows {}{named}", known.join(", "))))
+                }
             }
         }
         _ => Ok(None),

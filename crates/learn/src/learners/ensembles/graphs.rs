@@ -36,6 +36,11 @@ pub(super) fn seen(
     view: &str,
 ) -> Option<String> {
     let prefix = parts::prefix(fit);
+    // The steps of a preparation have no operators.
+    let trained = crew.member(fit).trained.as_ref();
+    if trained.is_some_and(|trained| trained.prepared.is_some()) {
+        return None;
+    }
     let features = match Conversion::load(view, model) {
         None => FEATURES.to_string(),
         Some(conversion) => conversion.graph(graph, &format!("{prefix}{view}"))?,

@@ -1,10 +1,11 @@
 //! The members of an ensemble: learners that a job nests as tables, built and checked once.
 
 use super::NEEDS;
+use super::foreign::{self, Foreign};
 use crate::learners::LEARNERS;
 use crate::{Learner, Task};
 use starlings_core::{Entry, Fault, Result};
-use starlings_data::{Encoding, LabelNeed, Schema};
+use starlings_data::{Encoding, LabelNeed, Prepared, Schema};
 
 /// A learner within a learner.
 pub(super) struct Member {
@@ -24,6 +25,23 @@ pub(super) struct Trained {
     pub(super) path: String,
     /// What the rows meant that it was trained on.
     pub(super) schema: Schema,
+    /// How columns were prepared before they were its rows.
+    pub(super) prepared: Option<Prepared>,
+}
+
+impl Trained {
+    /// What the rows mean that go in: those of the model, or those that are prepared for it.
+    pub(super) fn raw(&self) -> Schema {
+        match &self.prepared {
+            None => self.schema.clone(),
+            Some(prepared) => Schema {
+                columns: prepared.raw.clone(),
+                features: prepared.raw.len(),
+                encoding: Encoding::Codes,
+                ..self.schema.clone()
+            },
+        }
+    }
 }
 
 /// Keys of a member's table that are not its learner's.
@@ -31,6 +49,7 @@ const NAME: &str = "name";
 const WEIGHT: &str = "weight";
 const MODEL: &str = "model";
 const SCHEMA: &str = "schema";
+const PREPARED: &str = "prepared";
 
 impl Member {
     /// Builds one from its table; `at` names the place: `bagging: base`.
@@ -39,7 +58,7 @@ impl Member {
             return Err(Fault::caller(format!(
                 "{at}: a model that is trained already cannot be trained"
             ))
-            .hint("voting and stacking take model files as members"));
+            .hint("voting, stacking and bucket take model files as members"));
         }
         must_not_weigh(at, table)?;
         Member::any(at, table)
@@ -67,9 +86,12 @@ impl Member {
             }
         };
         let within = |fault: Fault| fault.during(at.to_string());
-        let entry = Entry::find("learner", LEARNERS, &name).map_err(within)?;
-        let params = entry.check("learner", &given).map_err(within)?;
-        let learner = (entry.build)(&params).map_err(within)?;
+        let learner = match &trained {
+            Some(trained) if name == foreign::NAME => {
+                Box::new(Foreign::new(&mut given, &trained.schema).map_err(within)?)
+            }
+            _ => found(&name, &given).map_err(within)?,
+        };
         if learner.requires().iter().any(|need| !NEEDS.contains(need)) {
             return Err(Fault::caller(format!("{at}: '{name}' cannot be a member of an ensemble"))
                 .hint("its model is cut into stages, and members keep theirs whole"));
@@ -77,27 +99,20 @@ impl Member {
         Ok(Member { name, learner, weight, trained })
     }
 
+    /// Builds all of a list, of which none may have a weight.
+    pub(super) fn all_alike(at: &str, tables: &[&toml::Table]) -> Result<Vec<Member>> {
+        tables.iter().try_for_each(|table| must_not_weigh(at, table))?;
+        Member::all(at, tables)
+    }
+
     /// Builds all of a list, model files among them.
-    pub(super) fn all_or_trained(at: &str, tables: &[&toml::Table]) -> Result<Vec<Member>> {
-        Member::list(at, tables, Member::any)
-    }
-
-    /// Builds all of a list.
     pub(super) fn all(at: &str, tables: &[&toml::Table]) -> Result<Vec<Member>> {
-        Member::list(at, tables, Member::build)
-    }
-
-    fn list(
-        at: &str,
-        tables: &[&toml::Table],
-        build: fn(&str, &toml::Table) -> Result<Member>,
-    ) -> Result<Vec<Member>> {
         if tables.is_empty() {
             return Err(Fault::caller(format!("{at} has no members"))
                 .hint("give each member as [[learner.members]] with its name and parameters"));
         }
         let member = |(number, table): (usize, &&toml::Table)| {
-            build(&format!("{at}: member {number}"), table)
+            Member::any(&format!("{at}: member {number}"), table)
         };
         let members = tables.iter().enumerate().map(member).collect::<Result<Vec<_>>>()?;
         agree(at, &members)?;
@@ -138,8 +153,14 @@ impl Member {
     }
 }
 
+/// A learner of the catalogue.
+fn found(name: &str, given: &toml::Table) -> Result<Box<dyn Learner>> {
+    let entry = Entry::find("learner", LEARNERS, name)?;
+    (entry.build)(&entry.check("learner", given)?)
+}
+
 /// Refuses a weight where answers are not weighed.
-pub(super) fn must_not_weigh(at: &str, table: &toml::Table) -> Result<()> {
+fn must_not_weigh(at: &str, table: &toml::Table) -> Result<()> {
     match table.contains_key(WEIGHT) {
         false => Ok(()),
         true => Err(Fault::caller(format!("{at}: unknown key 'weight'"))
@@ -150,12 +171,16 @@ pub(super) fn must_not_weigh(at: &str, table: &toml::Table) -> Result<()> {
 fn trained(at: &str, given: &mut toml::Table) -> Result<Option<Trained>> {
     let Some(path) = given.remove(MODEL) else { return Ok(None) };
     let path = path.as_str().map(str::to_string).ok_or_else(|| {
-        Fault::caller(format!("{at}: model = {path} is not allowed"))
-            .hint("expected the path of a file written by starlings train --out")
+        Fault::caller(format!("{at}: model = {path} is not allowed")).hint(
+            "expected the path of a file written by starlings train --out, or of an ONNX file",
+        )
     })?;
     let schema = given.remove(SCHEMA).and_then(|schema| schema.try_into().ok());
+    let prepared = given.remove(PREPARED);
+    let prepared = prepared.as_ref().and_then(toml::Value::as_str).map(Prepared::from_text);
+    let prepared = prepared.transpose().map_err(|fault| fault.during(at.to_string()))?;
     match schema {
-        Some(schema) => Ok(Some(Trained { path, schema })),
+        Some(schema) => Ok(Some(Trained { path, schema, prepared })),
         None => Err(Fault::caller(format!("{at}: the model '{path}' was not read"))
             .hint("model files are read when a job is trained")),
     }
@@ -200,7 +225,7 @@ pub(super) fn agree(at: &str, members: &[Member]) -> Result<()> {
 pub(super) fn encoding<'a>(members: impl IntoIterator<Item = &'a Member>) -> Encoding {
     let mut wanted = members.into_iter().map(|member| match &member.trained {
         // Its codes are its own: they are looked up by the texts that codes stand for.
-        Some(trained) if !trained.schema.columns.is_empty() => Encoding::Codes,
+        Some(trained) if !trained.raw().columns.is_empty() => Encoding::Codes,
         _ => member.learner.encoding(),
     });
     let first = wanted.next().unwrap_or(Encoding::OneHot);

@@ -1,10 +1,10 @@
 //! Learners made of learners: bagging, AdaBoost, voting, a bucket of models, stacking and self-training, over any
 //! learners of the catalogue, ensembles included.
 //!
-//! What they share: `member` builds the learners that a job nests, `crew` trains several of them side by side in one
+//! What they share: `method` is what all do alike, `member` builds the learners that a job nests, `crew` trains several of them side by side in one
 //! exchange and knows nothing of the method, `views` shows each the rows as it should see them (other weights, labels,
 //! columns or encoding), `parts` gives each its own corner of model and update, `verdict` judges the answers, and
-//! `graphs` joins the members' graphs. What is left for a method's file is the method.
+//! `graphs` joins the members' graphs. `foreign` is a member from another library. What is left for a method's file is the method.
 
 mod adaboost;
 mod bagging;
@@ -12,8 +12,10 @@ mod bucket;
 mod conversion;
 mod crew;
 mod folds;
+mod foreign;
 mod graphs;
 mod member;
+mod method;
 mod parts;
 mod self_training;
 mod stacking;

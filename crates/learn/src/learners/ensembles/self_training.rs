@@ -10,17 +10,18 @@ use super::conversion::whole;
 use super::crew::{Crew, Same};
 use super::graphs;
 use super::member::Member;
+use super::method::{Ensemble, Method};
 use super::parts;
 use super::verdict::{self, largest};
 use super::views::{View, Views};
 use super::voting::{Tally, alone, outputs};
 use crate::learners::BuildLearner;
-use crate::{Appetite, Cells, Facts, Grade, Learner, Moment, Outcome, Place, Rebuilds, Task, Work};
+use crate::{Cells, Facts, Grade, Moment, Outcome, Place, Rebuilds, Task, Work};
 use starlings_core::{
-    Ability, Block, Entry, Graph, Kind, Model, Param, ParamKind, Params, Result, Role, Rows,
-    Tensor, Update, Values,
+    Block, Entry, Graph, Kind, Model, Param, ParamKind, Params, Result, Role, Rows, Tensor, Update,
+    Values,
 };
-use starlings_data::{Batch, Encoding, LabelNeed, Picked, Schema, Slice};
+use starlings_data::{Batch, LabelNeed, Picked, Schema, Slice};
 
 /// The entry of the catalogue.
 pub(in crate::learners) const ENTRY: Entry<BuildLearner> = Entry {
@@ -61,7 +62,7 @@ pub(in crate::learners) const ENTRY: Entry<BuildLearner> = Entry {
     ],
     gives: &[],
     needs: NEEDS,
-    build: |params| Ok(Box::new(SelfTraining::new(params)?)),
+    build: |params| Ok(Box::new(Ensemble(SelfTraining::new(params)?))),
 };
 
 /// Which rows are given a label.
@@ -208,29 +209,17 @@ fn show(view: &mut View, labels: &[f32]) {
     view.table.labels = labels.iter().map(|l| if l.is_nan() { 0.0 } else { *l }).collect();
 }
 
-impl Learner for SelfTraining {
+impl Method for SelfTraining {
+    fn crew(&self) -> &Crew {
+        &self.crew
+    }
+
     fn task(&self) -> Task {
         Task::Classification
     }
 
-    fn appetite(&self) -> Appetite {
-        Appetite::Passes
-    }
-
-    fn encoding(&self) -> Encoding {
-        self.crew.encoding()
-    }
-
     fn label(&self) -> LabelNeed {
         LabelNeed::SomeClasses
-    }
-
-    fn weighs(&self) -> bool {
-        true
-    }
-
-    fn requires(&self) -> &'static [Ability] {
-        NEEDS
     }
 
     fn init(&self, facts: &Facts, place: Place) -> Result<Model> {
@@ -258,10 +247,6 @@ impl Learner for SelfTraining {
 
     fn rebuilds(&self) -> Rebuilds {
         Rebuilds::Never
-    }
-
-    fn furnishings(&self) -> Vec<(String, String)> {
-        self.crew.furnishings(0)
     }
 
     fn contribute(&self, work: &mut Work<'_>) -> Result<()> {
@@ -330,15 +315,11 @@ impl Learner for SelfTraining {
         Ok(sums)
     }
 
-    fn grade(&self, _: &Model, sums: &[f64], _: u64) -> Grade {
+    fn grade(&self, _: &Model, sums: &[f64]) -> Grade {
         let mut grade = verdict::grade(self.task(), sums);
         let counts = [("rows_self_labelled", sums[4]), ("rows_unlabelled", sums[5])];
         grade.metrics.extend(counts.map(|(name, count)| (name.to_string(), count)));
         grade
-    }
-
-    fn outputs(&self, model: &Model) -> usize {
-        model.i64("outputs")[0] as usize
     }
 
     fn predict(&self, model: &Model, batch: &Batch<'_>, out: &mut Vec<f64>) -> Result<()> {

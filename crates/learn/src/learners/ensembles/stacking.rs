@@ -7,19 +7,17 @@ use super::crew::{Crew, Fit, Lens};
 use super::folds::{Folds, rows_of};
 use super::graphs;
 use super::member::{self, Member};
+use super::method::{Ensemble, Method};
 use super::parts;
-use super::verdict;
 use super::views::{View, Views};
 use super::voting::{alone, outputs};
 use super::{FOLDS, NEEDS, SHUFFLE, TOGETHER};
 use crate::learners::BuildLearner;
-use crate::{Appetite, Cells, Facts, Grade, Learner, Moment, Outcome, Place, Rebuilds, Task, Work};
+use crate::{Cells, Facts, Moment, Outcome, Place, Task, Work};
 use starlings_core::{
-    Ability, Entry, FEATURES, Graph, Model, Op, Param, ParamKind, Params, Result, Role, Update,
+    Entry, FEATURES, Graph, Model, Op, Param, ParamKind, Params, Result, Role, Update,
 };
-use starlings_data::{
-    Batch, Column, ColumnKind, Encoding, Features, LabelNeed, Row, Schema, Slice,
-};
+use starlings_data::{Batch, Column, ColumnKind, Encoding, Features, Row, Schema, Slice};
 use std::ops::Range;
 
 /// The entry of the catalogue.
@@ -32,7 +30,7 @@ pub(in crate::learners) const ENTRY: Entry<BuildLearner> = Entry {
             name: "members",
             kind: ParamKind::Tables,
             default: Some("[{ name = \"naive-bayes\" }, { name = \"decision-tree\" }]"),
-            help: "the learners: name and parameters of each; they must weigh rows",
+            help: "the learners: name and parameters of each (they must weigh rows), or model = a model file or ONNX file",
         },
         Param {
             name: "final",
@@ -52,7 +50,7 @@ pub(in crate::learners) const ENTRY: Entry<BuildLearner> = Entry {
     ],
     gives: &[],
     needs: NEEDS,
-    build: |params| Ok(Box::new(Stacking::new(params)?)),
+    build: |params| Ok(Box::new(Ensemble(Stacking::new(params)?))),
 };
 
 struct Stacking {
@@ -64,10 +62,7 @@ struct Stacking {
 
 impl Stacking {
     fn new(params: &Params) -> Result<Stacking> {
-        for table in params.tables("members") {
-            member::must_not_weigh("stacking", table)?;
-        }
-        let mut members = Member::all_or_trained("stacking", &params.tables("members"))?;
+        let mut members = Member::all_alike("stacking", &params.tables("members"))?;
         for member in &members {
             member.must_be_told("stacking")?;
             member.must_weigh("stacking", "members are trained without the rows of a fold")?;
@@ -259,29 +254,17 @@ impl Lens for Layers<'_> {
     }
 }
 
-impl Learner for Stacking {
-    fn task(&self) -> Task {
-        self.crew.members[0].learner.task()
-    }
-
-    fn appetite(&self) -> Appetite {
-        Appetite::Passes
+impl Method for Stacking {
+    fn crew(&self) -> &Crew {
+        &self.crew
     }
 
     fn encoding(&self) -> Encoding {
         member::encoding(&self.crew.members[..self.members()])
     }
 
-    fn label(&self) -> LabelNeed {
-        self.crew.members[0].learner.label()
-    }
-
     fn weighs(&self) -> bool {
         self.crew.members[self.members()].learner.weighs()
-    }
-
-    fn requires(&self) -> &'static [Ability] {
-        NEEDS
     }
 
     fn init(&self, facts: &Facts, place: Place) -> Result<Model> {
@@ -309,12 +292,8 @@ impl Learner for Stacking {
         }
     }
 
-    fn rebuilds(&self) -> Rebuilds {
-        self.crew.rebuilds()
-    }
-
-    fn furnishings(&self) -> Vec<(String, String)> {
-        self.crew.furnishings(self.whole(0))
+    fn first_whole(&self) -> usize {
+        self.whole(0)
     }
 
     fn contribute(&self, work: &mut Work<'_>) -> Result<()> {
@@ -337,20 +316,6 @@ impl Learner for Stacking {
             }
         }
         Ok(outcome)
-    }
-
-    fn score(&self, work: &mut Work<'_>) -> Result<Vec<f64>> {
-        let mut said = Vec::new();
-        self.predict(work.model, work.batch, &mut said)?;
-        Ok(verdict::judge_batch(self.task(), work.batch, &said, self.outputs(work.model)))
-    }
-
-    fn grade(&self, _: &Model, sums: &[f64], _: u64) -> Grade {
-        verdict::grade(self.task(), sums)
-    }
-
-    fn outputs(&self, model: &Model) -> usize {
-        model.i64("outputs")[0] as usize
     }
 
     fn predict(&self, model: &Model, batch: &Batch<'_>, out: &mut Vec<f64>) -> Result<()> {

@@ -64,6 +64,24 @@ impl View {
         Batch { table: &self.table, slices: self.slices.clone(), rows_step: self.rows_step }
     }
 
+    /// All numbers, row after row.
+    pub(super) fn dense(&self) -> Vec<f32> {
+        let width = self.table.width();
+        let mut all = Vec::with_capacity(self.table.rows() * width);
+        for row in 0..self.table.rows() {
+            match self.table.row(row) {
+                Row::Dense(numbers) => all.extend_from_slice(numbers),
+                Row::Sparse(entries, numbers) => {
+                    let from = all.len();
+                    all.resize(from + width, 0.0);
+                    let entries = entries.iter().zip(numbers);
+                    entries.for_each(|(&at, &x)| all[from + at as usize] = x);
+                }
+            }
+        }
+        all
+    }
+
     /// Every row of the data set that is here, in order, by its global number.
     pub(super) fn globals(&self) -> impl Iterator<Item = u64> + '_ {
         self.slices.iter().flat_map(|slice| (0..slice.len() as u64).map(|at| slice.origin + at))

@@ -4,13 +4,14 @@
 use super::crew::{Crew, Plain};
 use super::graphs;
 use super::member::Member;
-use super::verdict::{self, largest};
+use super::method::{Ensemble, Method};
+use super::verdict::largest;
 use super::views::Views;
 use super::{NEEDS, TOGETHER};
 use crate::learners::BuildLearner;
-use crate::{Appetite, Cells, Facts, Grade, Learner, Moment, Outcome, Place, Rebuilds, Task, Work};
-use starlings_core::{Ability, Block, Entry, Graph, Model, Param, ParamKind, Result, Role, Update};
-use starlings_data::{Batch, Encoding, LabelNeed, Schema, Slice};
+use crate::{Cells, Facts, Moment, Outcome, Place, Task, Work};
+use starlings_core::{Entry, Graph, Model, Param, ParamKind, Result, Role, Update};
+use starlings_data::{Batch, Schema, Slice};
 
 /// The entry of the catalogue.
 pub(in crate::learners) const ENTRY: Entry<BuildLearner> = Entry {
@@ -24,7 +25,7 @@ pub(in crate::learners) const ENTRY: Entry<BuildLearner> = Entry {
             default: Some(
                 "[{ name = \"logistic-regression\" }, { name = \"naive-bayes\" }, { name = \"decision-tree\" }]",
             ),
-            help: "the learners: name and parameters of each, and weight, how much its answer counts",
+            help: "the learners: name and parameters of each, or model = a model file or ONNX file; and weight, how much its answer counts",
         },
         Param {
             name: "voting",
@@ -37,9 +38,9 @@ pub(in crate::learners) const ENTRY: Entry<BuildLearner> = Entry {
     gives: &[],
     needs: NEEDS,
     build: |params| {
-        let members = Member::all_or_trained("voting", &params.tables("members"))?;
+        let members = Member::all("voting", &params.tables("members"))?;
         let crew = Crew::once(members, params.size("together"));
-        Ok(Box::new(Voting { crew, hard: params.text("voting") == "hard" }))
+        Ok(Box::new(Ensemble(Voting { crew, hard: params.text("voting") == "hard" })))
     },
 };
 
@@ -54,29 +55,13 @@ impl Voting {
     }
 }
 
-impl Learner for Voting {
-    fn task(&self) -> Task {
-        self.crew.members[0].learner.task()
-    }
-
-    fn appetite(&self) -> Appetite {
-        Appetite::Passes
-    }
-
-    fn encoding(&self) -> Encoding {
-        self.crew.encoding()
-    }
-
-    fn label(&self) -> LabelNeed {
-        self.crew.members[0].learner.label()
+impl Method for Voting {
+    fn crew(&self) -> &Crew {
+        &self.crew
     }
 
     fn weighs(&self) -> bool {
         self.crew.members.iter().all(|member| member.learner.weighs() || member.trained.is_some())
-    }
-
-    fn requires(&self) -> &'static [Ability] {
-        NEEDS
     }
 
     fn init(&self, facts: &Facts, place: Place) -> Result<Model> {
@@ -94,43 +79,17 @@ impl Learner for Voting {
         self.crew.adopt(model, (&one, slice), (self.fits(), &mut lens), cells);
     }
 
-    fn rebuilds(&self) -> Rebuilds {
-        self.crew.rebuilds()
-    }
-
-    fn furnishings(&self) -> Vec<(String, String)> {
-        self.crew.furnishings(0)
-    }
-
     fn contribute(&self, work: &mut Work<'_>) -> Result<()> {
         let views = Views::take(work.memory, work.batch);
         let mut lens = Plain { crew: &self.crew, model: work.model, batch: work.batch, views };
         self.crew.contribute(work, self.fits(), &mut lens)?;
         lens.views.leave(work.memory);
-        // Where all members were trained before there is nothing to train, and one step to say so.
-        if self.crew.active(work.model, self.fits()).is_empty() {
-            work.outbox.emit(Block::counts("nothing", vec![0]));
-        }
         Ok(())
     }
 
     fn apply(&self, model: &mut Model, update: &Update, moment: &Moment) -> Result<Outcome> {
         let done = self.crew.apply(model, update, (moment, self.fits()))?;
         Ok(self.crew.outcome(model, done))
-    }
-
-    fn score(&self, work: &mut Work<'_>) -> Result<Vec<f64>> {
-        let mut said = Vec::new();
-        self.predict(work.model, work.batch, &mut said)?;
-        Ok(verdict::judge_batch(self.task(), work.batch, &said, self.outputs(work.model)))
-    }
-
-    fn grade(&self, _: &Model, sums: &[f64], _: u64) -> Grade {
-        verdict::grade(self.task(), sums)
-    }
-
-    fn outputs(&self, model: &Model) -> usize {
-        model.i64("outputs")[0] as usize
     }
 
     fn predict(&self, model: &Model, batch: &Batch<'_>, out: &mut Vec<f64>) -> Result<()> {

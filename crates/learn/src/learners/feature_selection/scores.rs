@@ -7,7 +7,7 @@
 //!   of rows, so that only values that occur travel. Zeros are not counted but are what is left of the class.
 
 use super::super::pca::moments;
-use crate::Work;
+use crate::{Work, refusals};
 use starlings_core::{Block, Fault, Kind, Model, Result, Role, Rows, Tensor, Update, Values};
 use starlings_data::{Batch, Row};
 use std::collections::BTreeMap;
@@ -133,12 +133,12 @@ fn squares(batch: &Batch<'_>, mean: &[f64]) -> Vec<f64> {
     sums
 }
 
-fn class_of(batch: &Batch<'_>, row: usize, classes: usize) -> Result<usize> {
+fn class_of(batch: &Batch<'_>, (number, row): (u64, usize), classes: usize) -> Result<usize> {
     let label = batch.table.labels.get(row).copied().unwrap_or(f32::NAN);
     if label >= 0.0 && label < classes as f32 {
         return Ok(label as usize);
     }
-    Err(Fault::caller(format!("feature-selection: row {row} has no class"))
+    Err(Fault::caller(format!("feature-selection: row {number} has no class"))
         .hint("fill or drop rows without a label"))
 }
 
@@ -159,15 +159,16 @@ fn for_each_entry(row: Row<'_>, mut each: impl FnMut(usize, f32) -> Result<()>) 
 /// The sum of each feature in each class, and the rows of each class.
 fn by_class(batch: &Batch<'_>, (classes, width): (usize, usize)) -> Result<(Vec<f64>, Vec<f64>)> {
     let (mut sums, mut rows) = (vec![0.0; classes * width], vec![0.0; classes]);
-    for row in batch.rows() {
-        let class = class_of(batch, row, classes)?;
+    for (number, row) in refusals::numbered(batch) {
+        let class = class_of(batch, (number, row), classes)?;
         let weight = batch.table.weight(row);
         rows[class] += weight;
         for_each_entry(batch.table.row(row), |column, x| {
             if x < 0.0 {
                 return Err(Fault::caller(format!(
-                    "feature-selection: chi2 wants counts, and feature {column} of row {row} is {x}"
+                    "feature-selection: chi2 wants counts, and feature {column} of row {number} is {x}"
                 ))
+                .at_feature(column)
                 .hint("use method = \"variance\" or features that are not negative"));
             }
             sums[class * width + column] += weight * f64::from(x);
@@ -199,15 +200,16 @@ fn chi_squared(observed: &[f64], classes: &[f64], width: usize) -> Result<Vec<f6
 fn by_value(batch: &Batch<'_>, (classes, width): (usize, usize)) -> Result<(Rows, Vec<f64>)> {
     let mut counts: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
     let mut rows = vec![0.0; classes];
-    for row in batch.rows() {
-        let class = class_of(batch, row, classes)?;
+    for (number, row) in refusals::numbered(batch) {
+        let class = class_of(batch, (number, row), classes)?;
         let weight = batch.table.weight(row);
         rows[class] += weight;
         for_each_entry(batch.table.row(row), |column, x| {
             if x < 0.0 || x.fract() != 0.0 || x >= VALUES as f32 {
                 return Err(Fault::caller(format!(
-                    "feature-selection: mutual-information wants whole numbers below {VALUES}, and feature {column} of row {row} is {x}"
+                    "feature-selection: mutual-information wants whole numbers below {VALUES}, and feature {column} of row {number} is {x}"
                 ))
+                .at_feature(column)
                 .hint("put the feature into bins first, or use another method"));
             }
             let place = (column * VALUES + x as usize) as u32;

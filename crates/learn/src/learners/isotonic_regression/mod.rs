@@ -325,6 +325,7 @@ fn check(batch: &Batch<'_>, feature: usize) -> Result<()> {
                 return Err(Fault::caller(format!(
                     "row {row} has the feature {x} and the label {y}, which must be finite"
                 ))
+                .at_feature(feature)
                 .hint("leave such rows out"));
             }
         }

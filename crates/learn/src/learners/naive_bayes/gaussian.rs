@@ -146,6 +146,7 @@ impl Found {
                 at % width,
                 at / width
             ))
+            .at_feature(at % width)
             .hint("raise var_smoothing above zero"));
         }
         Ok(smoothed)

@@ -77,7 +77,7 @@ enum Part {
     Second,
 }
 
-fn part(place: Place) -> Result<Part> {
+fn part(place: &Place) -> Result<Part> {
     match (place.stage, place.stages) {
         (0, 1) => Ok(Part::Whole),
         (0, 2) => Ok(Part::First),
@@ -166,7 +166,7 @@ impl Learner for PipelinedPerceptron {
         }
         let (seed, features) = (facts.seed, facts.schema.features);
         let mut model = Model::new();
-        let part = part(place)?;
+        let part = part(&place)?;
         if !matches!(part, Part::Second) {
             model.set(HIDDEN, glorot(seed, HIDDEN, features, self.hidden));
         }
@@ -181,7 +181,7 @@ impl Learner for PipelinedPerceptron {
         let rows: Vec<usize> = work.batch.rows().collect();
         let micros = rows.chunks(rows.len().div_ceil(self.micro_batches).max(1));
         let share = rows.len() as f64;
-        match part(work.place)? {
+        match part(&work.place)? {
             Part::Whole => {
                 let mut hidden = Hidden::new(table, model.f64(HIDDEN));
                 let (mut output, penalty) = self.output(model, &table.labels);
@@ -232,7 +232,7 @@ impl Learner for PipelinedPerceptron {
         let (table, model) = (work.batch.table, work.model);
         let rows: Vec<usize> = work.batch.rows().collect();
         let (micros, share) = (rows.chunks(SCORE_ROWS), rows.len() as f64);
-        let part = part(work.place)?;
+        let part = part(&work.place)?;
         if let Part::First = part {
             let hidden = Hidden::new(table, model.f64(HIDDEN));
             schedule::score_first(micros, &hidden, work.wires)?;

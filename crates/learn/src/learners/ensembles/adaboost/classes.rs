@@ -1,10 +1,11 @@
 //! SAMME: a member's say is ln((1−e)/e) + ln(K−1), where e is the share of the weight that it got wrong, and what it got
 //! wrong weighs e^say as much from then on. A member no better than chance ends it.
 
+use super::super::method::Method;
 use super::super::verdict::largest;
 use super::rounds::{State, sums_of};
 use super::{AdaBoost, rounds};
-use crate::{Learner, Work, by_shard};
+use crate::{Work, by_shard};
 use starlings_core::{Block, Fault, Model, Result, Update};
 use starlings_data::Batch;
 

@@ -13,16 +13,16 @@ use super::NEEDS;
 use super::crew::{Crew, Fit, Same};
 use super::graphs;
 use super::member::Member;
-use super::verdict;
+use super::method::{Ensemble, Method};
 use super::views::{View, Views};
 use super::voting::{alone, outputs};
 use crate::learners::BuildLearner;
-use crate::{Appetite, Cells, Facts, Grade, Learner, Moment, Outcome, Place, Rebuilds, Task, Work};
+use crate::{Cells, Facts, Moment, Outcome, Place, Task, Work};
 use rounds::{Loss, State};
 use starlings_core::{
-    Ability, Entry, Graph, Model, Op, Param, ParamKind, Params, Result, Role, Tensor, Update,
+    Entry, Graph, Model, Op, Param, ParamKind, Params, Result, Role, Tensor, Update,
 };
-use starlings_data::{Batch, Encoding, LabelNeed, Schema, Slice};
+use starlings_data::{Batch, Schema, Slice};
 
 /// The entry of the catalogue.
 pub(in crate::learners) const ENTRY: Entry<BuildLearner> = Entry {
@@ -58,7 +58,7 @@ pub(in crate::learners) const ENTRY: Entry<BuildLearner> = Entry {
     ],
     gives: &[],
     needs: NEEDS,
-    build: |params| Ok(Box::new(AdaBoost::new(params)?)),
+    build: |params| Ok(Box::new(Ensemble(AdaBoost::new(params)?))),
 };
 
 struct AdaBoost {
@@ -137,29 +137,9 @@ fn weigh<'a>(view: &mut View, scale: f64, weights: impl Iterator<Item = &'a f64>
     view.table.weights.extend(weights.map(|weight| (weight * scale) as f32));
 }
 
-impl Learner for AdaBoost {
-    fn task(&self) -> Task {
-        self.crew.members[0].learner.task()
-    }
-
-    fn appetite(&self) -> Appetite {
-        Appetite::Passes
-    }
-
-    fn encoding(&self) -> Encoding {
-        self.crew.encoding()
-    }
-
-    fn label(&self) -> LabelNeed {
-        self.crew.members[0].learner.label()
-    }
-
-    fn weighs(&self) -> bool {
-        true
-    }
-
-    fn requires(&self) -> &'static [Ability] {
-        NEEDS
+impl Method for AdaBoost {
+    fn crew(&self) -> &Crew {
+        &self.crew
     }
 
     fn init(&self, facts: &Facts, place: Place) -> Result<Model> {
@@ -187,14 +167,6 @@ impl Learner for AdaBoost {
         if state.training() {
             self.crew.adopt(model, (&one, slice), (range, &mut Same(&view)), cells);
         }
-    }
-
-    fn rebuilds(&self) -> Rebuilds {
-        self.crew.rebuilds()
-    }
-
-    fn furnishings(&self) -> Vec<(String, String)> {
-        self.crew.furnishings(0)
     }
 
     fn contribute(&self, work: &mut Work<'_>) -> Result<()> {
@@ -240,20 +212,6 @@ impl Learner for AdaBoost {
         state.save(model);
         let iterations = Some(self.rounds(model) as u64);
         Ok(Outcome { objective: None, done, iterations })
-    }
-
-    fn score(&self, work: &mut Work<'_>) -> Result<Vec<f64>> {
-        let mut said = Vec::new();
-        self.predict(work.model, work.batch, &mut said)?;
-        Ok(verdict::judge_batch(self.task(), work.batch, &said, self.outputs(work.model)))
-    }
-
-    fn grade(&self, _: &Model, sums: &[f64], _: u64) -> Grade {
-        verdict::grade(self.task(), sums)
-    }
-
-    fn outputs(&self, model: &Model) -> usize {
-        model.i64("outputs")[0] as usize
     }
 
     fn predict(&self, model: &Model, batch: &Batch<'_>, out: &mut Vec<f64>) -> Result<()> {

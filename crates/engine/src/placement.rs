@@ -1,0 +1,166 @@
+//! Placement by hand (DistBelief, Dean et al., 2012; DIANNE, De Coninck et al., 2018): `[place]` names the layers of each worker
+//! of a pipeline, and `[cluster] memory` what a worker's part of the model may take. Both are checked before the first step.
+
+use crate::choices::Choices;
+use crate::desk::{first_model, place_of};
+use crate::job::{Choice, Job};
+use starlings_core::{Fault, Model, Result, Role, Seat};
+use starlings_learn::{Facts, Place};
+
+/// The plan of a job with `[place]`, whose keys are workers and whose values are layers: `0 = "1-3"`.
+///
+/// # Errors
+/// What is no worker or no layers, layers that are at no worker or at two, or a plan that has no stages.
+pub(crate) fn placed(
+    mut plan: Choice,
+    place: Option<&toml::Value>,
+    is_named: bool,
+) -> Result<Choice> {
+    let Some(place) = place else { return Ok(plan) };
+    let hint = "write it as [place] with a line for each worker: 0 = \"1-3\", 1 = \"4-6\"";
+    let wrong = |what: String| Fault::caller(what).hint(hint);
+    let table = place.as_table().ok_or_else(|| wrong("'place' must be a table".to_string()))?;
+    let mut parts = Vec::new();
+    for (worker, layers) in table {
+        let number: i64 =
+            worker.parse().map_err(|_| wrong(format!("[place]: '{worker}' is no worker")))?;
+        let one = layers.as_integer().filter(|&layer| layer > 0).map(|layer| (layer, layer));
+        let range = layers.as_str().and_then(range).or(one);
+        let (from, to) =
+            range.ok_or_else(|| wrong(format!("[place] {worker} = {layers} names no layers")))?;
+        parts.push((from, to, number));
+    }
+    parts.sort_unstable();
+    let mut next = 1;
+    for &(from, to, _) in &parts {
+        match from {
+            from if from > next => {
+                return Err(wrong(format!("[place]: layer {next} is at no worker")));
+            }
+            from if from < next => {
+                return Err(wrong(format!("[place]: layer {from} is at two workers")));
+            }
+            _ => next = to + 1,
+        }
+    }
+    if !is_named {
+        plan.name = "pipeline".to_string();
+    }
+    let stages = match plan.name.as_str() {
+        "pipeline" => "stages",
+        "hybrid" => "pipeline",
+        other => {
+            return Err(Fault::caller(format!(
+                "[place] puts stages on workers, and plan '{other}' has none"
+            ))
+            .hint("choose plan 'pipeline' or 'hybrid', or leave out [place]"));
+        }
+    };
+    let list = |of: &dyn Fn(&(i64, i64, i64)) -> i64| -> toml::Value {
+        parts.iter().map(of).map(toml::Value::Integer).collect::<Vec<_>>().into()
+    };
+    plan.given.insert(stages.to_string(), toml::Value::Integer(parts.len() as i64));
+    plan.given.insert("layers".to_string(), list(&|(from, to, _)| to - from + 1));
+    plan.given.insert("workers".to_string(), list(&|(_, _, worker)| *worker));
+    Ok(plan)
+}
+
+/// `3` or `1-3`.
+fn range(text: &str) -> Option<(i64, i64)> {
+    let (from, to) = text.split_once('-').unwrap_or((text, text));
+    let (from, to) = (from.trim().parse().ok()?, to.trim().parse().ok()?);
+    (0 < from && from <= to).then_some((from, to))
+}
+
+/// Makes the first model of each stage, and throws it away: what cannot start is refused before workers do.
+///
+/// # Errors
+/// When the learner cannot start on this data or cannot be cut so, or a part is too large.
+pub(crate) fn try_out(job: &Job, choices: &Choices, facts: &Facts) -> Result<()> {
+    let try_one = |place: Place| {
+        let model = first_model(job, choices, facts, place)?;
+        check_memory(job, choices, &model)
+    };
+    let stages = choices.plan.stages();
+    if stages == 1 {
+        return try_one(Place::WHOLE);
+    }
+    for seat in (0..stages).map(Seat) {
+        try_one(place_of(&choices.plan.assign(seat, job.workers, job.shards)?))?;
+    }
+    Ok(())
+}
+
+/// Whether a worker's part of the model, its optimiser's state and one gradient fit into `[cluster] memory`.
+///
+/// # Errors
+/// When they do not.
+pub(crate) fn check_memory(job: &Job, choices: &Choices, model: &Model) -> Result<()> {
+    let Some(limit) = job.memory_of_models else { return Ok(()) };
+    let bytes = |weights: bool| -> u64 {
+        let tensors = model.iter().filter(|(_, it)| !weights || it.role == Role::Weight);
+        tensors.map(|(_, it)| (it.values.len() * it.values.kind().bytes()) as u64).sum()
+    };
+    let needed = bytes(false) + bytes(true);
+    if needed <= limit {
+        return Ok(());
+    }
+    let told = |bytes: u64| match bytes {
+        0..1_000_000 => format!("{:.1} KB", bytes as f64 / 1e3),
+        _ => format!("{:.1} MB", bytes as f64 / 1e6),
+    };
+    let (whose, hint) = match choices.plan.stages() {
+        1 => (
+            "the model",
+            "cut it: plan = { name = \"pipeline\", stages = 2 }, or raise [cluster] memory"
+                .to_string(),
+        ),
+        stages => (
+            "a stage of the model",
+            format!("cut it into more than {stages} stages, or raise [cluster] memory"),
+        ),
+    };
+    let what = format!(
+        "{whose} takes {} on a worker with its optimiser's state and gradient, and [cluster] memory is {}",
+        told(needed),
+        told(limit)
+    );
+    Err(Fault::caller(what).hint(hint))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan(text: &str, named: Option<&str>) -> Result<Choice> {
+        let table: toml::Table = text.parse().unwrap();
+        let name = named.unwrap_or("data-parallel").to_string();
+        placed(Choice { name, given: toml::Table::new() }, table.get("place"), named.is_some())
+    }
+
+    #[test]
+    fn layers_by_hand_are_a_pipeline() {
+        let found = plan("[place]\n1 = '1-2'\n0 = '3'\n2 = '4-9'", None).unwrap();
+        assert_eq!(found.name, "pipeline");
+        let wanted = "stages = 3\nlayers = [2, 1, 6]\nworkers = [1, 0, 2]";
+        assert_eq!(found.given, wanted.parse().unwrap());
+        assert_eq!(plan("[place]\n0 = '1-2'", Some("hybrid")).unwrap().given["pipeline"], 1.into());
+        assert_eq!(plan("", None).unwrap().name, "data-parallel");
+    }
+
+    #[test]
+    fn what_is_no_placement_is_refused() {
+        for (text, told) in [
+            ("[place]\n0 = '1-2'\n1 = '4'", "layer 3 is at no worker"),
+            ("[place]\n0 = '1-3'\n1 = '3'", "layer 3 is at two workers"),
+            ("[place]\n0 = '2-1'", "names no layers"),
+            ("[place]\nfirst = '1-2'", "'first' is no worker"),
+            ("place = 3", "must be a table"),
+        ] {
+            let fault = plan(text, None).unwrap_err().to_string();
+            assert!(fault.contains(told), "{fault}");
+        }
+        let fault = plan("[place]\n0 = '1-2'", Some("data-parallel")).unwrap_err().to_string();
+        assert!(fault.contains("'data-parallel' has none"), "{fault}");
+    }
+}

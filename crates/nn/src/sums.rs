@@ -1,0 +1,80 @@
+//! What a worker contributes to a step: sums over its rows, one block a parameter, emitted from the last layer to the
+//! first, each as soon as it is complete.
+
+use crate::goal::Told;
+use crate::pass::{Pass, Weights};
+use crate::stage::{Care, Parameter};
+use burn_tensor::Gradients;
+use starlings_core::{Block, Body, Values};
+use starlings_learn::Outbox;
+use std::ops::Range;
+
+/// Sums over rows.
+pub(crate) struct Sums {
+    pub(crate) loss: f64,
+    pub(crate) weight: f64,
+    pub(crate) rows: f64,
+    /// One for each parameter; empty until rows have been seen.
+    blocks: Vec<Vec<f32>>,
+}
+
+impl Sums {
+    /// Of no rows, for so many parameters.
+    pub(crate) fn new(parameters: usize) -> Sums {
+        Sums { loss: 0.0, weight: 0.0, rows: 0.0, blocks: vec![Vec::new(); parameters] }
+    }
+
+    /// Counts rows and what was lost on them.
+    pub(crate) fn count(&mut self, told: &Told, loss: f64) {
+        self.loss += loss;
+        self.weight += told.weights.iter().map(|&weight| f64::from(weight)).sum::<f64>();
+        self.rows += told.weights.len() as f64;
+    }
+
+    /// Adds what a backward pass gave for some parameters.
+    pub(crate) fn add(
+        &mut self,
+        (parameters, some): (&[Parameter], Range<usize>),
+        (weights, pass): (&Weights, &mut Pass<'_>),
+        mut gradients: Option<Gradients>,
+    ) {
+        for (parameter, sum) in parameters[some.clone()].iter().zip(&mut self.blocks[some]) {
+            let part = match (parameter.care, &mut gradients) {
+                (Care::Tracked, _) => pass.tracked.remove(&parameter.name).unwrap_or_default(),
+                (_, Some(gradients)) => weights.gradient(parameter, gradients),
+                (_, None) => continue,
+            };
+            match sum.is_empty() {
+                true => *sum = part,
+                false => sum.iter_mut().zip(part).for_each(|(sum, part)| *sum += part),
+            }
+        }
+    }
+}
+
+/// Emits what is complete, link by link from the top.
+pub(crate) struct Emission<'a> {
+    /// All parameters of the network.
+    pub(crate) parameters: &'a [Parameter],
+    /// Which of them each link has, the lowest link first; what has been emitted is gone.
+    pub(crate) links: Vec<Range<usize>>,
+    /// Where to.
+    pub(crate) outbox: &'a mut Outbox,
+}
+
+impl Emission<'_> {
+    /// Emits the topmost link that is left.
+    pub(crate) fn emit(&mut self, sums: &mut Sums) {
+        let Some(link) = self.links.pop() else { return };
+        for index in link.rev() {
+            let parameter = &self.parameters[index];
+            let mut sum = std::mem::take(&mut sums.blocks[index]);
+            sum.resize(parameter.len(), 0.0);
+            let body = Body::Dense(Values::F32(sum));
+            self.outbox.emit(Block { name: parameter.name.clone(), body });
+        }
+        if !self.links.is_empty() {
+            self.outbox.pause();
+        }
+    }
+}

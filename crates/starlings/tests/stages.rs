@@ -1,0 +1,160 @@
+//! Networks whose layers sit on different workers, as jobs: pipelines, products of data and pipeline parallelism, placement by
+//! hand, and what is refused. Every job trains in threads of this process.
+
+#![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
+
+use starlings::{Blame, Job, Report, Stop, Surroundings, TrainOptions, train};
+use std::sync::Arc;
+
+const NETWORK: &str = "
+[data]
+train = 'synthetic://classification?rows=300&features=10&classes=3&seed=6'
+[learner]
+name = 'mlp'
+hidden = [24, 20, 16]
+dropout = 0.1
+solver = 'momentum'
+learning_rate = 0.05
+[train]
+epochs = 3
+batch = 64
+";
+
+fn job(sets: &[&str]) -> starlings::Result<Job> {
+    let sets: Vec<String> = sets.iter().map(|set| (*set).to_string()).collect();
+    Job::parse(NETWORK, &sets, &Surroundings { folder: ".".into(), cores: 1 })
+}
+
+fn report(sets: &[&str]) -> Report {
+    let trained = job(sets).and_then(|job| train(job, TrainOptions::default()));
+    trained.unwrap_or_else(|fault| panic!("{sets:?}: {fault}")).report
+}
+
+fn refusal(sets: &[&str]) -> String {
+    let fault = job(sets).and_then(|job| train(job, TrainOptions::default()).map(|_| ()));
+    let fault = fault.err().unwrap_or_else(|| panic!("{sets:?} trains"));
+    assert_eq!(fault.blame(), Blame::Caller, "{fault}");
+    fault.to_string()
+}
+
+const PIPELINE: &str = "cluster.plan.name=pipeline";
+
+const TENSOR: &[&str] = &["cluster.plan.name=tensor", "learner.dropout=0.0"];
+
+#[test]
+fn a_network_in_parts_is_the_network_of_one_worker() {
+    let alone = report(&["cluster.workers=1", "learner.dropout=0.0"]);
+    for workers in ["cluster.workers=2", "cluster.workers=4"] {
+        let parts = report(&[TENSOR, &[workers]].concat());
+        assert_eq!((parts.steps, parts.samples), (alone.steps, alone.samples));
+        let apart = (parts.objective / alone.objective - 1.0).abs();
+        assert!(apart < 1e-5, "{workers}: {} for {}", parts.objective, alone.objective);
+    }
+    let fault = refusal(&[TENSOR, &["cluster.workers=3"]].concat());
+    assert!(fault.contains("3 workers do not make whole groups of 2 parts"), "{fault}");
+    let fault = refusal(&["cluster.plan.name=tensor", "cluster.workers=2"]);
+    assert!(fault.contains("no layer of this network can be split"), "{fault}");
+    let fault = refusal(&[TENSOR, &["cluster.plan.parts=5", "cluster.workers=5"]].concat());
+    assert!(fault.contains("layer 1 'linear 24' has 24 outputs"), "{fault}");
+}
+
+#[test]
+fn an_interrupted_network_in_parts_goes_on_to_the_same_bits() {
+    resumes(&[TENSOR, &["cluster.workers=4"]].concat());
+}
+
+/// What makes a pipeline, a product or a placement, and of how many workers.
+const WAYS: &[&[&str]] = &[
+    &[PIPELINE, "cluster.workers=2"],
+    &[PIPELINE, "cluster.workers=2", "cluster.plan.schedule=gpipe"],
+    &[PIPELINE, "cluster.workers=4", "cluster.plan.stages=4", "cluster.plan.micro_batches=8"],
+    &[PIPELINE, "cluster.workers=4", "cluster.topology=star", "cluster.codec=raw"],
+    &["cluster.plan.name=hybrid", "cluster.workers=4", "cluster.topology=tree"],
+    &["place.1=1-4", "place.0=5-10", "cluster.workers=2"],
+];
+
+#[test]
+fn a_network_in_stages_is_the_network_of_one_worker() {
+    let alone = report(&["cluster.workers=1"]);
+    for sets in WAYS {
+        let stages = report(sets);
+        assert_eq!((stages.steps, stages.samples), (alone.steps, alone.samples), "{sets:?}");
+        let apart = (stages.objective / alone.objective - 1.0).abs();
+        assert!(apart < 1e-5, "{sets:?}: {} for {}", stages.objective, alone.objective);
+    }
+}
+
+#[test]
+fn both_schedules_give_the_same_bits() {
+    let bits = |schedule: &str| {
+        let schedule = format!("cluster.plan.schedule={schedule}");
+        report(&[PIPELINE, "cluster.plan.stages=3", "cluster.workers=3", &schedule]).digest
+    };
+    assert_eq!(bits("gpipe"), bits("1f1b"));
+}
+
+#[test]
+fn an_interrupted_pipeline_goes_on_to_the_same_bits() {
+    resumes(&[PIPELINE, "cluster.plan.stages=2", "cluster.workers=4"]);
+}
+
+fn resumes(stages: &[&str]) {
+    let undisturbed = report(stages);
+    let folder = tempfile::tempdir().unwrap();
+    let path = format!("checkpoint.path={}", folder.path().display());
+    let kept = [stages, &[path.as_str(), "checkpoint.every=2"]].concat();
+    let stop = Stop::new();
+    let asked = stop.clone();
+    let observer = Arc::new(move |event: starlings::Event| {
+        if matches!(event, starlings::Event::Step { .. }) {
+            asked.ask();
+        }
+    });
+    let options = TrainOptions { observer, stop, ..TrainOptions::default() };
+    let fault = train(job(&kept).unwrap(), options).map(|_| ()).unwrap_err();
+    assert_eq!(fault.blame(), Blame::Interrupted, "{fault}");
+    let options = TrainOptions { resume: true, ..TrainOptions::default() };
+    let resumed = train(job(&kept).unwrap(), options).unwrap().report;
+    assert_eq!(resumed.digest, undisturbed.digest);
+}
+
+#[test]
+fn a_model_that_fits_no_worker_trains_when_it_is_cut() {
+    // 10·24 + 24·20 + 20·16 + 16·3 numbers and biases, with velocities and gradients: 13.9 kB.
+    let small = "cluster.memory=10KB";
+    let fault = refusal(&[small, "cluster.workers=2"]);
+    assert!(
+        fault.contains("the model takes") && fault.contains("[cluster] memory is 10.0 KB"),
+        "{fault}"
+    );
+    assert!(fault.contains("name = \"pipeline\""), "{fault}");
+    let trained = report(&[small, PIPELINE, "cluster.workers=2"]);
+    assert!(trained.objective.is_finite());
+    let fault = refusal(&["cluster.memory=3KB", PIPELINE, "cluster.workers=2"]);
+    assert!(
+        fault.contains("a stage of the model takes") && fault.contains("more than 2"),
+        "{fault}"
+    );
+}
+
+#[test]
+fn stages_that_make_no_sense_are_refused() {
+    let cases: &[(&[&str], &str)] = &[
+        (&[PIPELINE, "cluster.plan.stages=5", "cluster.workers=5"], "4 layers with parameters"),
+        (&[PIPELINE, "cluster.plan.stages=3", "cluster.workers=2"], "use 3 workers"),
+        (&["cluster.plan.name=hybrid", "cluster.workers=6"], "are 4 workers, and there are 6"),
+        (&[PIPELINE, "cluster.workers=2", "cluster.consistency=ssp"], "finish a step together"),
+        (&[PIPELINE, "cluster.workers=2", "cluster.consistency=local"], "the whole model"),
+        (&[PIPELINE, "cluster.workers=2", "cluster.topology=gossip"], "needs"),
+        (&[PIPELINE, "cluster.workers=2", "learner.clip_norm=1.0"], "clip_norm"),
+        (&[PIPELINE, "cluster.workers=2", "cluster.plan.micro_batches=20"], "train.shards"),
+        (&[PIPELINE, "cluster.workers=2", "cluster.plan.schedule=pipedream"], "gpipe"),
+        (&["place.0=1-4", "place.1=5-9", "cluster.workers=2"], "9 layers, and the network has 10"),
+        (&["place.0=1-4", "place.1=6-10", "cluster.workers=2"], "layer 5 is at no worker"),
+        (&["place.0=1-4", "place.2=5-10", "cluster.workers=2"], "leave worker 1 without a stage"),
+    ];
+    for (sets, told) in cases {
+        let fault = refusal(sets);
+        assert!(fault.contains(told), "{sets:?}: {fault}");
+    }
+}

@@ -1,0 +1,4 @@
+//! Fuzzes the decoder `onnx`.
+#![no_main]
+
+starlings_fuzz::target!("onnx");

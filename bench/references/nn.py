@@ -136,6 +136,12 @@ class Net:
         x = x + self.run(x, ["layer-norm", f"attention {words[0]}{causal}"], f"{name}.mix")
         return x + self.run(x, ["layer-norm", f"linear {4 * width}", "gelu", f"linear {width}"], f"{name}.think")
 
+    def upsample(self, name, words, x):
+        return F.interpolate(x, scale_factor=int(words[0]), mode="nearest")
+
+    def image(self, name, words, x):
+        return x.reshape(len(x), *map(int, words))
+
     def flatten(self, name, words, x):
         return x.flatten(1)
 
@@ -162,7 +168,8 @@ def rounded(tensor):
     return [float(f"{value:.9g}") for value in tensor.detach().flatten().tolist()]
 
 
-def case(name, learner, settings, lines, shape, outputs, smoothing=0.0, rows=6, tokens=0, following=False):
+def case(name, learner, settings, lines, shape, outputs, smoothing=0.0, rows=6, tokens=0, following=False,
+         apart=None):
     lines = lines + [f"linear {outputs}"]
     net = Net(lines, shape, seed=sum(map(ord, name)))
     generator = torch.Generator().manual_seed(7)
@@ -179,8 +186,12 @@ def case(name, learner, settings, lines, shape, outputs, smoothing=0.0, rows=6, 
         steps, labels = x.shape[1] - 1, torch.zeros(0)
         truth = x[:, 1:].long().flatten()
         loss = F.cross_entropy(scores[:, :-1].reshape(-1, outputs), truth, reduction="sum") / steps
+    elif apart == "focal":
+        logs = F.log_softmax(scores, 1)[torch.arange(rows), labels]
+        loss = -((1 - logs.exp()) ** 2 * logs).sum()
     elif outputs == 1:
-        loss = F.mse_loss(scores[:, 0], labels, reduction="sum")
+        measure = {None: F.mse_loss, "absolute": F.l1_loss, "huber": F.huber_loss}[apart]
+        loss = measure(scores[:, 0], labels, reduction="sum")
     else:
         loss = F.cross_entropy(scores, labels, reduction="sum", label_smoothing=smoothing)
     loss.backward()
@@ -218,6 +229,9 @@ def cases():
     yield mlp("smoothed", "hidden = [4]\nlabel_smoothing = 0.1", hidden + ["relu"], 3, smoothing=0.1)
     yield mlp("regression", "hidden = [4, 3]\nactivation = 'tanh'\ntask = 'regression'",
               ["linear 4", "tanh", "linear 3", "tanh"], 1)
+    for apart in ["absolute", "huber"]:
+        yield mlp(f"{apart} error", f"hidden = [4]\ntask = 'regression'\nloss = '{apart}'", hidden + ["relu"], 1, apart=apart)
+    yield mlp("focal loss", "hidden = [4]\nloss = 'focal'", hidden + ["relu"], 3, apart="focal")
     for norm in ["layer-norm", "batch-norm"]:
         first = ["linear 4 bias off"] if norm == "batch-norm" else hidden
         yield mlp(norm, f"hidden = [4]\nnorm = '{norm}'", first + [norm, "relu"], 3)
@@ -229,6 +243,8 @@ def cases():
     yield cnn("global pooling", ["conv 4", "relu", "global-average-pool"])
     yield cnn("group normalisation", ["conv 4", "group-norm 2", "relu", "max-pool 2"])
     yield cnn("batch normalisation of images", ["conv 3 bias off", "batch-norm", "relu", "max-pool 2"])
+    yield cnn("upsampling", ["conv 3", "max-pool 3", "tanh", "upsample 2", "conv 2", "relu"])
+    yield cnn("back to images", ["linear 12", "tanh", "image 3 2 2", "upsample 3", "conv 2", "global-average-pool"])
     yield cnn("residual block", ["residual 2 groups 1", "global-average-pool"])
     yield cnn("residual block with stride", ["residual 4 stride 2", "global-average-pool"])
     for cell in ["rnn", "lstm", "gru"]:

@@ -135,7 +135,7 @@ pub struct Job {
 pub const EPOCHS_DEFAULT: u64 = 10;
 
 const SECTIONS: &[&str] =
-    &["data", "prepare", "learner", "train", "validate", "cluster", "place", "checkpoint"];
+    &["data", "prepare", "layer", "learner", "train", "validate", "cluster", "place", "checkpoint"];
 const DATA_KEYS: &[&str] = &[
     "train",
     "test",
@@ -221,7 +221,7 @@ impl Job {
             test: held_out.map_or_else(|| spec("test"), |rows| Ok(Some(rows)))?,
             train: DataSpec { prepare: prepare(table)?, fold: side(Side::Rest), ..rows },
             memory: MemorySpec::parse(&data)?,
-            learner: choice(learner, "[learner]")?,
+            learner: with_layers(choice(learner, "[learner]")?, table),
             epochs: whole(&train, "[train]", "epochs", 1)?,
             steps: whole(&train, "[train]", "steps", 1)?,
             batch: whole(&train, "[train]", "batch", 1)?.unwrap_or(256),
@@ -523,6 +523,14 @@ fn data_spec(data: &toml::Table, which: &str, folder: &Path) -> Result<Option<Da
         .try_into()
         .map_err(|error: toml::de::Error| Fault::caller(format!("[data]: {}", error.message())))?;
     Ok(Some(spec.rooted(folder)))
+}
+
+/// The learner with the layers that the job defines as `[[layer]]`: a parameter of it as any other.
+fn with_layers(mut learner: Choice, table: &toml::Table) -> Choice {
+    if let Some(layers) = table.get("layer") {
+        learner.given.insert("layer".to_string(), layers.clone());
+    }
+    learner
 }
 
 /// The steps of `[[prepare]]`, each a name with columns and parameters.

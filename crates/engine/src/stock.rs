@@ -3,11 +3,13 @@
 //! out again: a thread looks at what this process has in memory, and before that is more than it may be, the pages of
 //! the file go.
 
+use crate::job::Job;
 use crate::net::Net;
 use crate::shuffle::gather;
 use crate::train::Task;
 use starlings_core::{Blame, Fault, Result, Seat, Shard};
 use starlings_data::{DataSpec, Holding, Room, Survey, load_all_within, load_within};
+use starlings_learn::{Facts, Learner};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -75,6 +77,35 @@ pub(crate) fn size(value: &toml::Value, section: &str) -> Result<u64> {
         (number.is_finite() && number > 0.0).then_some((number * *bytes as f64) as u64)
     });
     parsed.ok_or_else(wrong)
+}
+
+/// Refuses a job whose workers need more memory than this host has.
+///
+/// # Errors
+/// What they need, what there is, and the largest part of it.
+pub(crate) fn check_room(job: &Job, learner: &dyn Learner, facts: &Facts) -> Result<()> {
+    let rows = job.batch.div_ceil(u64::from(job.workers.max(1)));
+    let Some(needed) = learner.footprint(facts, rows) else { return Ok(()) };
+    let together = match ["threads", "processes"].contains(&job.launcher.as_str()) {
+        true => job.workers,
+        false => 1,
+    };
+    let each = needed.model.saturating_add(needed.step);
+    let (all, room) = (each.saturating_mul(u64::from(together)), host_memory());
+    if all <= room {
+        return Ok(());
+    }
+    let told = |bytes: u64| format!("{:.1} GB", bytes as f64 / 1e9);
+    Err(Fault::caller(format!(
+        "{together} workers on this host need {} of memory and there are {}: each {} for weights, gradients and the \
+         optimiser's state, {} for the rows of a step; the largest part is {}",
+        told(all),
+        told(room),
+        told(needed.model),
+        told(needed.step),
+        needed.largest
+    ))
+    .hint("make that part smaller, lower [train] batch, raise accumulate, or take more hosts"))
 }
 
 /// What a process may have in memory on this host: all of it, or what its control group allows.

@@ -229,6 +229,13 @@ pub trait Learner: Send + Sync {
         None
     }
 
+    /// What a worker with the whole model needs of memory, with so many rows of a step; `None` where it is small, or
+    /// cannot be foreseen.
+    fn footprint(&self, facts: &Facts, rows: u64) -> Option<crate::Footprint> {
+        let _ = (facts, rows);
+        None
+    }
+
     /// The model before the first step. The same on every worker with the same place.
     ///
     /// # Errors
@@ -322,6 +329,12 @@ pub trait Learner: Send + Sync {
     /// The trained model in words, for people who inspect it.
     fn describe(&self, model: &Model, schema: &Schema) -> Option<String> {
         let _ = (model, schema);
+        None
+    }
+
+    /// Rows like those it was trained on, drawn with a seed; `None` where the model does not make any.
+    fn samples(&self, model: &Model, count: usize, seed: u64) -> Option<crate::Samples> {
+        let _ = (model, count, seed);
         None
     }
 

@@ -4,6 +4,7 @@
 mod algebra;
 mod by_shard;
 mod columns;
+mod footprint;
 mod importance;
 mod kernels;
 mod learner;
@@ -19,10 +20,12 @@ mod portrait;
 mod projection;
 pub mod refusals;
 mod rows;
+mod samples;
 mod sparse_regression;
 mod trees;
 mod wires;
 
+pub use footprint::Footprint;
 pub use importance::permutation_importance;
 pub use learner::{
     Appetite, Facts, Grade, Learner, Moment, Needs, Outcome, Place, Rebuilds, Task, Work,
@@ -32,4 +35,5 @@ pub use learners::{gaussian_mixture, k_means, matrix_factorisation};
 pub use memory::{Cells, Memory};
 pub use outbox::{Outbox, Sink};
 pub use portrait::{Branch, Importance, partial_dependence};
+pub use samples::Samples;
 pub use wires::{NoWires, Wires};

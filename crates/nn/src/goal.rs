@@ -14,13 +14,54 @@ pub(crate) enum Goal {
     /// A class of each row: cross-entropy of the softmax, with a share of the truth spread over all classes (Szegedy et
     /// al., "Rethinking the Inception architecture", 2016).
     Class { smoothing: f64 },
-    /// A number for each row: squared error.
-    Number,
+    /// The same, but rows of whose class the network is sure count less: times (1 − chance)² (Lin et al., "Focal loss
+    /// for dense object detection", 2017).
+    Focal,
+    /// A number for each row.
+    Number(Apart),
     /// The row itself: mean squared error over its numbers.
     Itself,
     /// At each token of a row the next one, of so many: mean cross-entropy (Bengio et al., "A neural probabilistic
     /// language model", 2003).
     Next { tokens: usize, smoothing: f64 },
+    /// At each token of a row its neighbours within a window: mean cross-entropy over all pairs (Mikolov et al., 2013).
+    Near { tokens: usize, window: usize },
+}
+
+/// How far a number is from another.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Apart {
+    /// The square of the difference.
+    Squared,
+    /// Its magnitude.
+    Absolute,
+    /// Half its square up to 1, a line beyond (Huber, "Robust estimation of a location parameter", 1964).
+    Huber,
+}
+
+impl Apart {
+    fn of(self, error: f64) -> f64 {
+        match self {
+            Apart::Squared => error * error,
+            Apart::Absolute => error.abs(),
+            Apart::Huber => {
+                let near = error.abs().min(1.0);
+                near * (error.abs() - 0.5 * near)
+            }
+        }
+    }
+
+    fn tensor(self, errors: Tensor<2>) -> Tensor<2> {
+        match self {
+            Apart::Squared => errors.square(),
+            Apart::Absolute => errors.abs(),
+            Apart::Huber => {
+                let size = errors.abs();
+                let near = size.clone().clamp_max(1.0);
+                near.clone() * (size - near * 0.5)
+            }
+        }
+    }
 }
 
 /// Sums that [`Goal::tally`] makes: loss and weight of the rows, then what is right, off, squared labels and so on.
@@ -30,18 +71,18 @@ impl Goal {
     /// What kind of answer it gives.
     pub(crate) fn task(self) -> Task {
         match self {
-            Goal::Class { .. } => Task::Classification,
-            Goal::Number => Task::Regression,
-            Goal::Itself | Goal::Next { .. } => Task::Projection,
+            Goal::Class { .. } | Goal::Focal => Task::Classification,
+            Goal::Number(_) => Task::Regression,
+            Goal::Itself | Goal::Next { .. } | Goal::Near { .. } => Task::Projection,
         }
     }
 
     /// What it wants of labels.
     pub(crate) fn label(self) -> LabelNeed {
         match self {
-            Goal::Class { .. } => LabelNeed::Class,
-            Goal::Number => LabelNeed::Number,
-            Goal::Itself | Goal::Next { .. } => LabelNeed::None,
+            Goal::Class { .. } | Goal::Focal => LabelNeed::Class,
+            Goal::Number(_) => LabelNeed::Number,
+            Goal::Itself | Goal::Next { .. } | Goal::Near { .. } => LabelNeed::None,
         }
     }
 
@@ -51,21 +92,21 @@ impl Goal {
     /// When labels are not such that they could be learned.
     pub(crate) fn outputs(self, schema: &Schema) -> Result<usize> {
         match (self, &schema.target) {
-            (Goal::Class { .. }, Target::Classes(classes)) if classes.len() > 1 => {
+            (Goal::Class { .. } | Goal::Focal, Target::Classes(classes)) if classes.len() > 1 => {
                 Ok(classes.len())
             }
-            (Goal::Class { .. }, _) => {
+            (Goal::Class { .. } | Goal::Focal, _) => {
                 Err(Fault::caller("there are fewer than two classes to tell apart")
                     .hint("set [data] label to a column with classes, or task = \"regression\""))
             }
-            (Goal::Number, Target::Number) => Ok(1),
-            (Goal::Number, _) => Err(Fault::caller("labels are not numbers")
+            (Goal::Number(_), Target::Number) => Ok(1),
+            (Goal::Number(_), _) => Err(Fault::caller("labels are not numbers")
                 .hint("set [data] label to a column of numbers, or task = \"classification\"")),
             (Goal::Itself, _) => Ok(schema.features),
-            (Goal::Next { .. }, _) if schema.features < 2 => {
-                Err(Fault::caller("rows of one token have no next one"))
+            (Goal::Next { .. } | Goal::Near { .. }, _) if schema.features < 2 => {
+                Err(Fault::caller("rows of one token have no other near it"))
             }
-            (Goal::Next { tokens, .. }, _) => Ok(tokens),
+            (Goal::Next { tokens, .. } | Goal::Near { tokens, .. }, _) => Ok(tokens),
         }
     }
 
@@ -75,10 +116,10 @@ impl Goal {
     /// The first such row.
     pub(crate) fn check(self, outputs: usize, batch: &Batch<'_>) -> Result<()> {
         match self {
-            Goal::Class { .. } => refusals::check_classes(outputs, batch),
-            Goal::Number => refusals::check_numbers(batch),
+            Goal::Class { .. } | Goal::Focal => refusals::check_classes(outputs, batch),
+            Goal::Number(_) => refusals::check_numbers(batch),
             Goal::Itself => Ok(()),
-            Goal::Next { tokens, .. } => {
+            Goal::Next { tokens, .. } | Goal::Near { tokens, .. } => {
                 let whole = |x: f32| x >= 0.0 && x < tokens as f32 && x.fract() == 0.0;
                 let what = format!("which is no token: they are whole numbers below {tokens}");
                 refusals::find_number(batch, &what, whole).map_or(Ok(()), Err)
@@ -88,7 +129,7 @@ impl Goal {
 
     /// Whether the loss reads the rows themselves.
     pub(crate) fn reads_inputs(self) -> bool {
-        matches!(self, Goal::Itself | Goal::Next { .. })
+        matches!(self, Goal::Itself | Goal::Next { .. } | Goal::Near { .. })
     }
 
     /// The sum over rows of loss times weight, to be differentiated.
@@ -105,18 +146,31 @@ impl Goal {
                 }
                 (activation::log_softmax(outputs, 1) * tensor(truth, [rows, width])).sum()
             }
-            Goal::Number => {
+            Goal::Focal => {
+                let mut truth = vec![0.0; rows * width];
+                for (row, (label, weight)) in told.labels.iter().zip(&told.weights).enumerate() {
+                    truth[row * width + *label as usize] = -weight;
+                }
+                let logs = activation::log_softmax(outputs, 1);
+                let doubt = (logs.clone().exp().neg() + 1.0).square();
+                (logs * doubt * tensor(truth, [rows, width])).sum()
+            }
+            Goal::Number(apart) => {
                 let errors = outputs - tensor(told.labels.clone(), [rows, 1]);
-                (errors.square() * tensor(told.weights.clone(), [rows, 1])).sum()
+                (apart.tensor(errors) * tensor(told.weights.clone(), [rows, 1])).sum()
             }
             Goal::Itself => {
                 let errors = outputs - tensor(told.inputs.clone(), [rows, width]);
                 let shares = told.weights.iter().map(|weight| weight / width as f32).collect();
                 (errors.square() * tensor(shares, [rows, 1])).sum()
             }
-            Goal::Next { tokens, smoothing } => {
+            Goal::Next { tokens, .. } | Goal::Near { tokens, .. } => {
                 let steps = width / tokens;
-                let truth = next_tokens(told, (steps, tokens), smoothing);
+                let truth = match self {
+                    Goal::Near { window, .. } => near_tokens(told, (steps, tokens), window),
+                    Goal::Next { smoothing, .. } => next_tokens(told, (steps, tokens), smoothing),
+                    _ => unreachable!("one of the two"),
+                };
                 let scores = outputs.reshape([rows * steps, tokens]);
                 (activation::log_softmax(scores, 1) * tensor(truth, [rows * steps, tokens])).sum()
             }
@@ -131,11 +185,18 @@ impl Goal {
             let weight = f64::from(told.weights[row]);
             let own = match self {
                 Goal::Class { smoothing } => class(scores, told.labels[row] as usize, smoothing),
-                Goal::Number => number(f64::from(scores[0]), f64::from(told.labels[row])),
+                Goal::Focal => focal(scores, told.labels[row] as usize),
+                Goal::Number(apart) => {
+                    number(apart, f64::from(scores[0]), f64::from(told.labels[row]))
+                }
                 Goal::Itself => itself(scores, &told.inputs[row * width..(row + 1) * width]),
                 Goal::Next { tokens, smoothing } => {
                     let steps = width / tokens;
                     next(scores, &told.inputs[row * steps..(row + 1) * steps], smoothing)
+                }
+                Goal::Near { tokens, window } => {
+                    let steps = width / tokens;
+                    near(scores, &told.inputs[row * steps..(row + 1) * steps], window)
                 }
             };
             sums[0] += weight;
@@ -152,8 +213,8 @@ impl Goal {
     pub(crate) fn metrics(self, sums: &[f64]) -> Vec<(&'static str, f64)> {
         let mean = |at: usize| sums[at] / sums[0].max(f64::MIN_POSITIVE);
         match self {
-            Goal::Class { .. } => vec![("accuracy", mean(2)), ("log_loss", mean(3))],
-            Goal::Number => {
+            Goal::Class { .. } | Goal::Focal => vec![("accuracy", mean(2)), ("log_loss", mean(3))],
+            Goal::Number(_) => {
                 let spread = mean(5) - mean(4) * mean(4);
                 let mut found = vec![("rmse", mean(2).sqrt()), ("mae", mean(3))];
                 if spread > 0.0 {
@@ -165,15 +226,16 @@ impl Goal {
             Goal::Next { .. } => {
                 vec![("loss", mean(3)), ("perplexity", mean(3).exp()), ("accuracy", mean(2))]
             }
+            Goal::Near { .. } => vec![("loss", mean(3)), ("perplexity", mean(3).exp())],
         }
     }
 
     /// What `predict` gives for rows of outputs.
     pub(crate) fn answer(self, outputs: Tensor<2>) -> Vec<f32> {
         match self {
-            Goal::Class { .. } => numbers(activation::softmax(outputs, 1)),
-            Goal::Number | Goal::Itself => numbers(outputs),
-            Goal::Next { tokens, .. } => {
+            Goal::Class { .. } | Goal::Focal => numbers(activation::softmax(outputs, 1)),
+            Goal::Number(_) | Goal::Itself => numbers(outputs),
+            Goal::Next { tokens, .. } | Goal::Near { tokens, .. } => {
                 let width = outputs.dims()[1];
                 let last = outputs.narrow(1, width - tokens, tokens);
                 numbers(activation::softmax(last, 1))
@@ -194,6 +256,31 @@ fn next_tokens(told: &Told, (steps, tokens): (usize, usize), smoothing: f64) -> 
         truth[told.inputs[at + 1] as usize] -= weight * (1.0 - smoothing) as f32;
     }
     truth
+}
+
+/// The same for neighbours: all pairs of a row count alike.
+fn near_tokens(told: &Told, (steps, tokens): (usize, usize), window: usize) -> Vec<f32> {
+    let mut truth = vec![0.0; told.inputs.len() * tokens];
+    let share = 1.0 / neighbours(steps, window) as f32;
+    for (at, truth) in truth.chunks_exact_mut(tokens).enumerate() {
+        let (row, place) = (at / steps, at % steps);
+        for other in around(place, steps, window) {
+            truth[told.inputs[row * steps + other] as usize] -= told.weights[row] * share;
+        }
+    }
+    truth
+}
+
+/// The places within a window around one, without it.
+fn around(place: usize, steps: usize, window: usize) -> impl Iterator<Item = usize> {
+    let range =
+        place.saturating_sub(window)..(place.saturating_add(window).saturating_add(1)).min(steps);
+    range.filter(move |other| *other != place)
+}
+
+/// Pairs of neighbours in a row.
+fn neighbours(steps: usize, window: usize) -> usize {
+    (0..steps).map(|place| around(place, steps, window).count()).sum()
 }
 
 /// What is known of the rows of a pass.
@@ -237,10 +324,17 @@ fn class(scores: &[f32], truth: usize, smoothing: f64) -> [f64; SUMS - 1] {
     [(1.0 - smoothing) * plain + smoothing * spread, right, plain, 0.0, 0.0, 0.0]
 }
 
+/// As [`class`], with the focal loss.
+fn focal(scores: &[f32], truth: usize) -> [f64; SUMS - 1] {
+    let mut sums = class(scores, truth, 0.0);
+    sums[0] *= (1.0 - (-sums[2]).exp()).powi(2);
+    sums
+}
+
 /// Loss, squared error, error, label and its square.
-fn number(answer: f64, label: f64) -> [f64; SUMS - 1] {
+fn number(apart: Apart, answer: f64, label: f64) -> [f64; SUMS - 1] {
     let error = answer - label;
-    [error * error, error * error, error.abs(), label, label * label, 0.0]
+    [apart.of(error), error * error, error.abs(), label, label * label, 0.0]
 }
 
 /// The means of [`class`] over the steps of a row but the last.
@@ -251,6 +345,20 @@ fn next(scores: &[f32], inputs: &[f32], smoothing: f64) -> [f64; SUMS - 1] {
     for (scores, truth) in scores.chunks_exact(tokens).zip(&inputs[1..]) {
         let own = class(scores, *truth as usize, smoothing);
         sums.iter_mut().zip(own).for_each(|(sum, own)| *sum += own / steps as f64);
+    }
+    sums
+}
+
+/// The means of [`class`] over all pairs of neighbours.
+fn near(scores: &[f32], inputs: &[f32], window: usize) -> [f64; SUMS - 1] {
+    let mut sums = [0.0; SUMS - 1];
+    let (steps, tokens) = (inputs.len(), scores.len() / inputs.len());
+    let pairs = neighbours(steps, window) as f64;
+    for (place, scores) in scores.chunks_exact(tokens).enumerate() {
+        for other in around(place, steps, window) {
+            let own = class(scores, inputs[other] as usize, 0.0);
+            sums.iter_mut().zip(own).for_each(|(sum, own)| *sum += own / pairs);
+        }
     }
     sums
 }

@@ -6,20 +6,23 @@
 use crate::chain::{self, Link, Source};
 use crate::flow::{Flow, Form};
 use crate::goal::{Goal, SUMS, Told};
+use crate::own::{NO_LAYERS, OwnLayers};
 use crate::pass::{Lesson, Pass, Share, Weights, numbers, tensor};
 use crate::recipe::Recipe;
+use crate::room;
 use crate::solver::{Stride, all_finite, f32s_mut};
 use crate::split::{self, Split};
 use crate::stack::Stack;
 use crate::stage::{Care, Parameter};
 use crate::sums::{Emission, Sums};
 use starlings_core::{
-    Ability, Block, Body, FEATURES, Fault, Graph, Model, Op, Result, Role, Rows, Tensor, Update,
-    Values,
+    Ability, Block, Body, FEATURES, Fault, Graph, Model, Op, Result, Rng, Role, Rows, Tensor,
+    Update, Values,
 };
 use starlings_data::{Batch, LabelNeed, Row, Schema, Slice};
 use starlings_learn::{
-    Appetite, Facts, Grade, Learner, Moment, Outbox, Outcome, Place, Task, Work, refusals,
+    Appetite, Facts, Footprint, Grade, Learner, Moment, Outbox, Outcome, Place, Samples, Task,
+    Work, refusals,
 };
 use std::ops::Range;
 
@@ -50,9 +53,24 @@ pub(crate) trait Design: Send + Sync {
     /// The lines of its layers for rows of so many features, but for the last, linear one that gives the outputs.
     fn lines(&self, features: usize) -> Vec<String>;
 
+    /// Whether a linear layer that gives the outputs follows; if not, the lines give as many numbers themselves.
+    fn closes(&self) -> bool {
+        true
+    }
+
+    /// The layers that the job defines.
+    fn own(&self) -> &OwnLayers {
+        &NO_LAYERS
+    }
+
     /// What `predict` gives.
     fn answer(&self) -> Answer {
         Answer::Output
+    }
+
+    /// After how many layers rows are codes that standard normal numbers may stand for, so that new rows can be drawn.
+    fn codes(&self) -> Option<usize> {
+        None
     }
 }
 
@@ -63,6 +81,8 @@ pub(crate) enum Answer {
     Output,
     /// What comes out of the first so many layers.
     Code(usize),
+    /// The mean over steps of what comes out of the first so many layers.
+    Mean(usize),
     /// How far the output is from the row itself.
     Error,
 }
@@ -81,12 +101,8 @@ pub(crate) struct Network {
 impl Network {
     /// A network of a design. Lines that cannot be understood are refused here, forms that do not fit at the start.
     pub(crate) fn new(design: Box<dyn Design>, goal: Goal, recipe: Recipe) -> Network {
-        let by_batch = |line: &String| {
-            line.starts_with("batch-norm")
-                || (line.starts_with("residual") && !line.contains("groups"))
-        };
         let mut lines = design.lines(1);
-        let tracks = lines.iter().any(by_batch);
+        let tracks = lines.iter().any(|line| design.own().tracks(line));
         lines.push("linear 1".to_string());
         let splits = recipe.solver.is_row_wise() && split::has_pair(&lines);
         Network { design, goal, recipe, tracks, splits }
@@ -94,8 +110,22 @@ impl Network {
 
     pub(crate) fn stack(&self, sizes: Sizes) -> Result<Stack> {
         let mut lines = self.design.lines(sizes.features);
-        lines.push(format!("linear {}", sizes.outputs));
-        Stack::build(self.design.input(sizes.features)?, &lines)
+        if self.design.closes() {
+            lines.push(format!("linear {}", sizes.outputs));
+        }
+        let input = self.design.input(sizes.features)?;
+        let stack = Stack::with(self.design.own(), input, &lines)?;
+        match stack.output().len() {
+            // Of a sequence, each step gives them.
+            _ if self.design.closes() => Ok(stack),
+            len if len == sizes.outputs => Ok(stack),
+            _ => Err(Fault::caller(format!(
+                "the last of {} layers gives {} where {} numbers are wanted",
+                stack.len(),
+                stack.output(),
+                sizes.outputs
+            ))),
+        }
     }
 
     fn stack_of(&self, model: &Model) -> Result<(Sizes, Stack)> {
@@ -105,7 +135,7 @@ impl Network {
             None => Ok((sizes, stack)),
             Some(part) => {
                 let split = Split::of(&stack, part)?;
-                Ok((sizes, Stack::part(stack.input(), stack.lines(), &split)?))
+                Ok((sizes, stack.part(&split)?))
             }
         }
     }
@@ -149,6 +179,10 @@ impl Network {
             Answer::Output => self.goal.answer(self.outputs_of(stack, inputs, &mut pass)),
             Answer::Code(layers) => {
                 numbers(stack.forward_through(shaped(stack, inputs), &mut pass, layers).flat())
+            }
+            Answer::Mean(layers) => {
+                let flow = stack.forward_through(shaped(stack, inputs), &mut pass, layers);
+                numbers(flow.sequence().mean_dim(1))
             }
             Answer::Error => {
                 let width = stack.input().len();
@@ -329,6 +363,14 @@ impl Learner for Network {
         }
     }
 
+    fn footprint(&self, facts: &Facts, rows: u64) -> Option<Footprint> {
+        let (features, outputs) = (facts.schema.features, self.goal.outputs(&facts.schema).ok()?);
+        // What cannot be built is refused by `init`, with the reason.
+        let stack = self.stack(Sizes { features, outputs, steps: 0 }).ok()?;
+        let rows = rows.div_ceil(self.recipe.parts.max(1) as u64);
+        Some(room::footprint(&stack, &self.recipe.solver, rows))
+    }
+
     fn init(&self, facts: &Facts, place: Place) -> Result<Model> {
         if facts.rows == 0 {
             return Err(Fault::caller("there are no rows to learn from"));
@@ -488,6 +530,10 @@ impl Learner for Network {
         match (self.design.answer(), self.stack_of(model)) {
             (Answer::Output, _) | (_, Err(_)) => Sizes::of(model).outputs,
             (Answer::Code(layers), Ok((_, stack))) => stack.output_after(layers).len(),
+            (Answer::Mean(layers), Ok((_, stack))) => match stack.output_after(layers) {
+                Form::Sequence { width, .. } => width,
+                other => other.len(),
+            },
             (Answer::Error, _) => 1,
         }
     }
@@ -511,15 +557,28 @@ impl Learner for Network {
         let layers = match self.design.answer() {
             Answer::Output => stack.len(),
             Answer::Code(layers) => layers,
-            Answer::Error => return None,
+            Answer::Error | Answer::Mean(_) => return None,
         };
         let outputs = stack.draw(&mut graph, FEATURES, model, layers)?;
         match self.goal {
-            Goal::Class { .. } => drop(graph.node(Op::Softmax, &[&outputs])),
-            Goal::Number | Goal::Itself => {}
-            Goal::Next { .. } => return None,
+            Goal::Class { .. } | Goal::Focal => drop(graph.node(Op::Softmax, &[&outputs])),
+            Goal::Number(_) | Goal::Itself => {}
+            Goal::Next { .. } | Goal::Near { .. } => return None,
         }
         Some(graph)
+    }
+
+    fn samples(&self, model: &Model, count: usize, seed: u64) -> Option<Samples> {
+        let layers = self.design.codes()?;
+        let (sizes, stack) = self.stack_of(model).ok()?;
+        let form = stack.output_after(layers);
+        let mut rng = Rng::named(seed, "samples", &[]);
+        let codes: Vec<f32> = (0..count * form.len()).map(|_| rng.normal() as f32).collect();
+        let weights = Weights::of(model, &stack.parameters(), false);
+        let codes = Flow::shaped(tensor(codes, [count, form.len()]), form);
+        let rest = layers..stack.len();
+        let rows = stack.forward_between(codes, &mut Pass::answering(&weights), rest);
+        Some(Samples { width: sizes.outputs, values: numbers(rows.flat()) })
     }
 
     fn describe(&self, model: &Model, _: &Schema) -> Option<String> {
@@ -555,6 +614,7 @@ pub(crate) fn shaped(stack: &Stack, inputs: Vec<f32>) -> Flow {
     Flow::shaped(tensor(inputs, [rows, width]), stack.input())
 }
 
+/// Adds a row's numbers, zeros of a sparse one too.
 pub(crate) fn append(row: Row<'_>, width: usize, into: &mut Vec<f32>) {
     match row {
         Row::Dense(values) => into.extend_from_slice(values),
@@ -567,7 +627,7 @@ pub(crate) fn append(row: Row<'_>, width: usize, into: &mut Vec<f32>) {
 }
 
 /// Shows runs of consecutive numbers of a parameter with the sums that the update has for them.
-fn each_run(body: &Body, mut visit: impl FnMut(usize, &[f32])) {
+pub(crate) fn each_run(body: &Body, mut visit: impl FnMut(usize, &[f32])) {
     match body {
         Body::Dense(Values::F32(sums)) => visit(0, sums),
         Body::Rows(Rows { index, width, values: Values::F32(sums), .. }) => {
@@ -601,7 +661,8 @@ fn squared_error(a: &[f32], b: &[f32]) -> f32 {
     (squares.sum::<f64>() / a.len() as f64) as f32
 }
 
-fn squared(block: &Block) -> f64 {
+/// The sum of squares of a block.
+pub(crate) fn squared(block: &Block) -> f64 {
     let mut sum = 0.0;
     each_run(&block.body, |_, values| {
         sum += values.iter().map(|&x| f64::from(x) * f64::from(x)).sum::<f64>();

@@ -8,14 +8,17 @@
 mod chain;
 mod cut;
 mod flow;
+mod gan;
 mod goal;
 mod layers;
 mod learner;
 mod muon;
 mod networks;
+mod own;
 mod pass;
 mod places;
 mod recipe;
+mod room;
 mod schedule;
 mod solver;
 mod split;

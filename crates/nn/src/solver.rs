@@ -111,6 +111,11 @@ impl Solver {
         }
     }
 
+    /// How many numbers of state each number of a parameter has.
+    pub(crate) fn states(&self, parameter: &Parameter) -> usize {
+        self.state(parameter).iter().flatten().count()
+    }
+
     /// Adds the state of a parameter to a model.
     pub(crate) fn init(&self, model: &mut Model, parameter: &Parameter) {
         for ending in self.state(parameter).into_iter().flatten() {

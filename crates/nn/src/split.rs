@@ -222,7 +222,7 @@ pub(crate) fn started(
     draw: impl Fn(usize) -> Vec<f32>,
 ) -> Result<Vec<(Parameter, Vec<f32>)>> {
     let split = Split::of(stack, part)?;
-    let own = Stack::part(stack.input(), stack.lines(), &split)?.parameters_by_stage();
+    let own = stack.part(&split)?.parameters_by_stage();
     let (mut index, mut started) = (0, Vec::new());
     for (stage, (wholes, parts)) in stack.parameters_by_stage().iter().zip(own).enumerate() {
         // A bias that only the first part has is the last of its layer.

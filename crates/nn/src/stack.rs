@@ -3,6 +3,7 @@
 
 use crate::flow::{Flow, Form};
 use crate::layers::{self, Site};
+use crate::own::{NO_LAYERS, OwnLayers};
 use crate::pass::Pass;
 use crate::split::Split;
 use crate::stage::{Parameter, Stage};
@@ -13,24 +14,34 @@ use std::ops::Range;
 pub(crate) struct Stack {
     input: Form,
     lines: Vec<String>,
+    own: OwnLayers,
     stages: Vec<Box<dyn Stage>>,
 }
 
 impl Stack {
-    /// The network that these lines describe, for rows of a form.
+    /// The network that these lines describe, for rows of a form; some may be layers that the job defines.
     ///
     /// # Errors
     /// A line that is not understood or does not fit what comes before it.
+    pub(crate) fn with(own: &OwnLayers, input: Form, lines: &[String]) -> Result<Stack> {
+        Stack::assembled(input, lines, own, |index, kind| format!("{index:02}-{kind}"))
+    }
+
+    /// The same without layers of a job's own.
+    ///
+    /// # Errors
+    /// As for [`with`](Stack::with).
+    #[cfg(test)]
     pub(crate) fn build(input: Form, lines: &[String]) -> Result<Stack> {
-        Stack::named("", input, lines)
+        Stack::with(&NO_LAYERS, input, lines)
     }
 
     /// A network inside another: its parameters' names begin with `prefix`.
     ///
     /// # Errors
-    /// As for [`build`](Stack::build).
+    /// As for [`with`](Stack::with).
     pub(crate) fn named(prefix: &str, input: Form, lines: &[String]) -> Result<Stack> {
-        Stack::assembled(input, lines, |index, kind| match prefix {
+        Stack::assembled(input, lines, &NO_LAYERS, |index, kind| match prefix {
             "" => format!("{index:02}-{kind}"),
             prefix => format!("{prefix}.{index}-{kind}"),
         })
@@ -39,9 +50,9 @@ impl Stack {
     /// One worker's part of a network whose layers are split.
     ///
     /// # Errors
-    /// As for [`build`](Stack::build).
-    pub(crate) fn part(input: Form, lines: &[String], split: &Split) -> Result<Stack> {
-        Stack::assembled(input, &split.lines(lines), |index, kind| {
+    /// As for [`with`](Stack::with).
+    pub(crate) fn part(&self, split: &Split) -> Result<Stack> {
+        Stack::assembled(self.input, &split.lines(&self.lines), &self.own, |index, kind| {
             format!("{index:02}-{kind}{}", split.mark(index))
         })
     }
@@ -49,16 +60,17 @@ impl Stack {
     fn assembled(
         input: Form,
         lines: &[String],
+        own: &OwnLayers,
         name: impl Fn(usize, &str) -> String,
     ) -> Result<Stack> {
         let (mut stages, mut form) = (Vec::new(), input);
         for (index, line) in lines.iter().enumerate() {
             let name = name(index, line.split_whitespace().next().unwrap_or_default());
-            let stage = layers::build(&Site { name, number: index + 1, line, input: form })?;
+            let stage = layers::build(&Site { name, number: index + 1, line, input: form, own })?;
             form = stage.output();
             stages.push(stage);
         }
-        Ok(Stack { input, lines: lines.to_vec(), stages })
+        Ok(Stack { input, lines: lines.to_vec(), own: own.clone(), stages })
     }
 
     /// The form of its output rows.
@@ -151,11 +163,31 @@ impl Stack {
             .try_fold(start, |value, stage| stage.draw(graph, &value, model))
     }
 
+    /// Each stage's line, how many parameters it has and how many numbers it gives for a row.
+    pub(crate) fn sizes(&self) -> impl Iterator<Item = (&str, Vec<Parameter>, usize)> {
+        let stages = self.stages.iter().zip(&self.lines);
+        stages.map(|(stage, line)| (line.as_str(), stage.parameters(), stage.output().len()))
+    }
+
     /// Tells each stage in a line: its name, its output and how many parameters it has.
     pub(crate) fn describe(&self, text: &mut String) {
         for (stage, line) in self.stages.iter().zip(&self.lines) {
             let numbers: usize = stage.parameters().iter().map(Parameter::len).sum();
             text.push_str(&format!("{line:24} {:>32} {numbers:>10}\n", stage.output().to_string()));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parameters_are_named_after_the_place_of_their_layer() {
+        let lines = ["linear 4", "relu", "linear 2 bias off"].map(str::to_string);
+        let stack = Stack::build(Form::Flat(3), &lines).unwrap();
+        let names: Vec<String> = stack.parameters().into_iter().map(|it| it.name).collect();
+        assert_eq!(names, ["00-linear.weight", "00-linear.bias", "02-linear.weight"]);
+        assert_eq!((stack.len(), stack.output()), (3, Form::Flat(2)));
     }
 }

@@ -3,7 +3,7 @@
 use crate::predictor::Predictor;
 use starlings_core::{Fault, Result, nearest};
 use starlings_data::{Column, ColumnKind, DataSpec, Encoding, Features, Row, Schema, Table};
-use starlings_learn::{Branch, Importance, partial_dependence, permutation_importance};
+use starlings_learn::{Branch, Importance, Samples, partial_dependence, permutation_importance};
 
 /// Rows that are looked at: more cost time and change little.
 const ROWS_MAX: usize = 2_000;
@@ -38,6 +38,12 @@ impl Predictor {
     #[must_use]
     pub fn tree(&self, number: usize) -> Option<Vec<Branch>> {
         self.learner.tree(&self.file().model, self.schema(), number)
+    }
+
+    /// Rows that the model makes up; `None` where it does not make any.
+    #[must_use]
+    pub fn samples(&self, count: usize, seed: u64) -> Option<Samples> {
+        self.learner.samples(&self.file().model, count, seed)
     }
 
     /// How much worse the model predicts these rows when a feature is shuffled, the worst first (Breiman, 2001).

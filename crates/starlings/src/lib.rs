@@ -58,6 +58,6 @@ pub use starlings_engine::launch::mpi;
 pub use starlings_engine::member::JoinOptions;
 pub use starlings_engine::node::serve;
 pub use starlings_engine::stop::Stop;
-pub use starlings_learn::{Branch, Importance};
+pub use starlings_learn::{Branch, Importance, Samples};
 pub use starlings_observe as observe;
 pub use starlings_transport::{Ticket, check_bind};

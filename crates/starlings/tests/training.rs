@@ -158,6 +158,28 @@ code = 4
 [train]
 batch = 64
 ";
+const EMBEDDING: &str = "
+[data]
+train = 'digits'
+label = 'class'
+[learner]
+name = 'embedding'
+tokens = 17
+width = 4
+[train]
+batch = 64
+";
+const GAN: &str = "
+[data]
+train = 'digits'
+label = 'class'
+[learner]
+name = 'gan'
+hidden = [16]
+code = 4
+[train]
+batch = 64
+";
 const VAE: &str = "
 [data]
 train = 'digits'
@@ -680,7 +702,7 @@ fn tried(names: &[String]) -> std::result::Result<u64, Fault> {
         .chain([LASSO, ELASTIC_NET, LINEAR_SVM, KERNEL_SVM])
         .chain([BISECTING, MIXTURE, EDGES, COMPONENTS, SINGULAR, SELECTION])
         .chain([BOOSTING, TREE, FOREST, ISOLATION])
-        .chain([MLP, CNN, RNN, TRANSFORMER, AUTOENCODER, VAE])
+        .chain([MLP, CNN, RNN, TRANSFORMER, EMBEDDING, AUTOENCODER, VAE, GAN])
         .chain([BAGS, ADABOOST, VOTES, STACK, BUCKET])
         .chain([SELF_TRAINING, PROPAGATION, SPREADING])
         .find(|text| text.contains(&format!("name = '{name}'")))

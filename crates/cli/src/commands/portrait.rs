@@ -6,7 +6,7 @@ use crate::output::table;
 use clap::Args;
 use serde_json::{Value, json};
 use starlings::observe::figures;
-use starlings::observe::picture::{Bars, Branch as Drawn, Curve, Line, Picture, Tree};
+use starlings::observe::picture::{Bars, Branch as Drawn, Curve, Grid, Line, Picture, Tree};
 use starlings::{Branch, Dependence, Fault, Predictor, Result, write_whole};
 use std::path::{Path, PathBuf};
 
@@ -34,6 +34,8 @@ pub(super) struct PortraitArguments {
 const DEPTH: usize = 4;
 /// Bars that a picture has, and lines that a text has.
 const FEATURES_SHOWN: usize = 30;
+/// Rows that a generative model is asked for.
+const SAMPLES: usize = 64;
 
 impl PortraitArguments {
     /// Whether anything of it was asked for.
@@ -108,6 +110,7 @@ pub(super) fn add(
         value["dependence"] = Value::Array(all);
     }
     if let Some(output) = &arguments.output {
+        pictures.extend(samples(predictor).map(|picture| ("samples".to_string(), picture)));
         let written = write(output, arguments, &pictures)?;
         text += "\npictures\n";
         written.iter().for_each(|path| text += &format!("  {}\n", path.display()));
@@ -183,6 +186,13 @@ fn curve(found: &Dependence) -> Picture {
         lines: shown.map(line).collect(),
     }
     .draw()
+}
+
+/// What a generative model makes up, if its rows are square images.
+fn samples(predictor: &Predictor) -> Option<Picture> {
+    let made = predictor.samples(SAMPLES, 0)?;
+    let shape = Grid::square(made.width)?;
+    Some(Grid { title: "samples".to_string(), shape, values: made.values }.draw())
 }
 
 /// Writes all pictures into a folder, or the one that the arguments ask for into a file.

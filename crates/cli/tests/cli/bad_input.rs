@@ -196,3 +196,44 @@ fn predictions_do_not_look_at_labels() {
     let refused = starlings(folder.path(), &["evaluate", "job.safetensors", "--data", "new.csv"]);
     refused.failed(2, &["new.csv, line 3", "'kind'", "no label"]);
 }
+
+const NETWORK: &str = "[data]\ntrain = 'synthetic://regression?rows=300&features=5&seed=3'\n[learner]\n\
+                       name = 'mlp'\ntask = 'regression'\nhidden = []\nsolver = 'sgd'\n[train]\nbatch = 60\n\
+                       epochs = 100\n[cluster]\nworkers = 2\n";
+
+/// A network that explodes says in which step; what was kept before is whole, and training goes on from it.
+#[test]
+fn a_network_that_explodes_names_the_step_and_keeps_its_last_checkpoint() {
+    let folder = tempdir().unwrap();
+    let job = format!("{NETWORK}[checkpoint]\npath = 'kept'\nevery = 2\n");
+    std::fs::write(folder.path().join("job.toml"), job).unwrap();
+    let train = ["train", "job.toml", "--json", "--set", "learner.learning_rate=3.0"];
+    let ended = starlings(folder.path(), &train);
+    ended.failed(2, &["training diverged", "at step ", "lower learning_rate (it is 3)"]);
+    assert!(!folder.path().join("job.safetensors").exists());
+    let (_, told) = ended.err.split_once("at step ").unwrap();
+    let step: u64 = told.split(|c: char| !c.is_ascii_digit()).next().unwrap().parse().unwrap();
+    assert!(step > 4, "{}", ended.err);
+    let steps = format!("train.steps={step}");
+    let resumed = starlings(folder.path(), &[&train[..], &["--resume", "--set", &steps]].concat());
+    assert!(resumed.report()["objective"].as_f64().unwrap().is_finite());
+}
+
+#[test]
+fn a_network_that_cannot_fit_into_memory_is_refused_before_it_starts() {
+    let folder = tempdir().unwrap();
+    std::fs::write(folder.path().join("job.toml"), NETWORK).unwrap();
+    let wide = "learner.hidden=[1000000, 1000000]";
+    let ended = starlings(folder.path(), &["train", "job.toml", "--set", wide]);
+    ended.failed(2, &["2 workers", "GB of memory", "layer 3 'linear 1000000'", "help:"]);
+}
+
+#[test]
+fn a_layer_of_the_jobs_own_that_does_not_fit_is_shown_with_its_line() {
+    let folder = tempdir().unwrap();
+    let layer = "[[layer]]\nname = 'odd'\ncompute = ['input + linear(input, 3)']\n";
+    std::fs::write(folder.path().join("job.toml"), format!("{NETWORK}{layer}")).unwrap();
+    let ended =
+        starlings(folder.path(), &["train", "job.toml", "--set", "learner.layers=['relu', 'odd']"]);
+    ended.failed(2, &["layer 2 'odd'", "input + linear(input, 3)", "5 numbers and 3 numbers"]);
+}

@@ -17,6 +17,75 @@ fn runs(name: &str, smaller: &[&str]) -> serde_json::Value {
     report
 }
 
+/// All of them, in order.
+const TESTED: &[&str] = &[
+    "adaboost.toml",
+    "autoencoder.toml",
+    "averaging.toml",
+    "bagging.toml",
+    "bisecting-k-means.toml",
+    "boosted-stumps.toml",
+    "bucket.toml",
+    "cnn.toml",
+    "decision-tree.toml",
+    "digits.toml",
+    "elastic-net.toml",
+    "embedding.toml",
+    "factorisation-machine.toml",
+    "feature-selection.toml",
+    "gan.toml",
+    "gaussian-mixture.toml",
+    "generalised-linear.toml",
+    "gossip.toml",
+    "gradient-boosting.toml",
+    "grouped.toml",
+    "hybrid.toml",
+    "isolation-forest.toml",
+    "isotonic-regression.toml",
+    "k-means.toml",
+    "kernel-svm.toml",
+    "label-propagation.toml",
+    "label-spreading.toml",
+    "lasso-path.toml",
+    "layer.toml",
+    "linear-regression.toml",
+    "linear-svm.toml",
+    "local-steps.toml",
+    "mini-batch-k-means.toml",
+    "mlp.toml",
+    "naive-bayes.toml",
+    "other-library.toml",
+    "parameter-server.toml",
+    "perceptron.toml",
+    "pipeline.toml",
+    "pipelined-perceptron.toml",
+    "placed.toml",
+    "power-iteration-clustering.toml",
+    "prepared.toml",
+    "principal-components.toml",
+    "pushed-rows.toml",
+    "random-forest.toml",
+    "ratings.toml",
+    "reproducible.toml",
+    "ridge.toml",
+    "rnn.toml",
+    "scheduled-lasso.toml",
+    "self-training.toml",
+    "sorted.toml",
+    "sparse-mesh.toml",
+    "stacking.toml",
+    "streaming.toml",
+    "survival-regression.toml",
+    "tensor.toml",
+    "topics.toml",
+    "transformer.toml",
+    "truncated-svd.toml",
+    "unequal-workers.toml",
+    "vae.toml",
+    "validation.toml",
+    "voting.toml",
+];
+
 #[test]
 fn no_example_is_forgotten_here() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples");
@@ -24,71 +93,7 @@ fn no_example_is_forgotten_here() {
     let mut names: Vec<String> = names.filter_map(|name| name.into_string().ok()).collect();
     names.retain(|name| name.ends_with(".toml"));
     names.sort();
-    let tested = [
-        "adaboost.toml",
-        "autoencoder.toml",
-        "averaging.toml",
-        "bagging.toml",
-        "bisecting-k-means.toml",
-        "boosted-stumps.toml",
-        "bucket.toml",
-        "cnn.toml",
-        "decision-tree.toml",
-        "digits.toml",
-        "elastic-net.toml",
-        "factorisation-machine.toml",
-        "feature-selection.toml",
-        "gaussian-mixture.toml",
-        "generalised-linear.toml",
-        "gossip.toml",
-        "gradient-boosting.toml",
-        "grouped.toml",
-        "hybrid.toml",
-        "isolation-forest.toml",
-        "isotonic-regression.toml",
-        "k-means.toml",
-        "kernel-svm.toml",
-        "label-propagation.toml",
-        "label-spreading.toml",
-        "lasso-path.toml",
-        "linear-regression.toml",
-        "linear-svm.toml",
-        "local-steps.toml",
-        "mini-batch-k-means.toml",
-        "mlp.toml",
-        "naive-bayes.toml",
-        "other-library.toml",
-        "parameter-server.toml",
-        "perceptron.toml",
-        "pipeline.toml",
-        "pipelined-perceptron.toml",
-        "placed.toml",
-        "power-iteration-clustering.toml",
-        "prepared.toml",
-        "principal-components.toml",
-        "pushed-rows.toml",
-        "random-forest.toml",
-        "ratings.toml",
-        "reproducible.toml",
-        "ridge.toml",
-        "rnn.toml",
-        "scheduled-lasso.toml",
-        "self-training.toml",
-        "sorted.toml",
-        "sparse-mesh.toml",
-        "stacking.toml",
-        "streaming.toml",
-        "survival-regression.toml",
-        "tensor.toml",
-        "topics.toml",
-        "transformer.toml",
-        "truncated-svd.toml",
-        "unequal-workers.toml",
-        "vae.toml",
-        "validation.toml",
-        "voting.toml",
-    ];
-    assert_eq!(names, tested);
+    assert_eq!(names, TESTED);
 }
 
 #[test]
@@ -347,9 +352,13 @@ fn survival_times_are_fitted_as_they_were_made() {
 
 #[test]
 fn networks_read_digits() {
-    for (name, epochs, least) in
-        [("mlp", 15, 0.93), ("cnn", 4, 0.95), ("rnn", 6, 0.85), ("transformer", 9, 0.85)]
-    {
+    for (name, epochs, least) in [
+        ("mlp", 15, 0.93),
+        ("cnn", 4, 0.95),
+        ("rnn", 6, 0.85),
+        ("transformer", 9, 0.85),
+        ("layer", 8, 0.9),
+    ] {
         let report = runs(name, &[&format!("train.epochs={epochs}")]);
         let accuracy = report["evaluation"]["accuracy"].as_f64().unwrap();
         assert!(accuracy > least, "{name}: {accuracy}");
@@ -358,5 +367,34 @@ fn networks_read_digits() {
         let (start, end) = (runs(name, &["train.epochs=1"]), runs(name, &["train.epochs=8"]));
         let loss = |report: &serde_json::Value| report["metrics"]["loss"].as_f64().unwrap();
         assert!(loss(&end) < 0.9 * loss(&start), "{name}: {} {}", loss(&start), loss(&end));
+    }
+}
+
+/// Seventeen shades without any knowledge cost ln 17 = 2.83.
+#[test]
+fn shades_tell_of_their_neighbours() {
+    let report = runs("embedding", &["train.epochs=2"]);
+    let loss = report["metrics"]["loss"].as_f64().unwrap();
+    assert!(loss < 2.3, "{loss}");
+}
+
+/// The discriminator cannot tell made digits from real ones for sure, and people can look at them.
+#[test]
+fn generative_networks_draw_what_they_make() {
+    let folder = tempdir().unwrap();
+    for (name, epochs) in [("gan", 10), ("vae", 4)] {
+        let set = format!("train.epochs={epochs}");
+        let report =
+            starlings(folder.path(), &["train", &example(name), "--json", "--set", &set]).report();
+        if name == "gan" {
+            let chance = report["metrics"]["chance_made"].as_f64().unwrap();
+            assert!((0.01..0.99).contains(&chance), "{chance}");
+        }
+        let model = format!("{name}.safetensors");
+        let seen = starlings(folder.path(), &["inspect", &model, "--output", name]);
+        assert_eq!(seen.code, Some(0), "{seen:?}");
+        let picture = std::fs::read(folder.path().join(name).join("samples.png")).unwrap();
+        assert!(picture.starts_with(b"\x89PNG"));
+        assert!(folder.path().join(name).join("samples.svg").exists());
     }
 }

@@ -3,12 +3,14 @@
 
 mod activation;
 mod attention;
+mod augment;
 mod batch_norm;
 mod conv;
 mod dropout;
 mod embedding;
 mod flatten;
 mod group_norm;
+mod image;
 mod last;
 mod layer_norm;
 mod linear;
@@ -17,8 +19,10 @@ mod pool;
 mod recurrent;
 mod residual;
 mod sample;
+mod upsample;
 
 use crate::flow::Form;
+use crate::own::OwnLayers;
 use crate::stage::Stage;
 use starlings_core::{Fault, Result, suggestion};
 
@@ -45,7 +49,10 @@ static LAYERS: &[Layer] = &[
     group_norm::LAYER,
     layer_norm::LAYER,
     dropout::LAYER,
+    upsample::LAYER,
+    augment::LAYER,
     flatten::LAYER,
+    image::LAYER,
     residual::LAYER,
     embedding::LAYER,
     embedding::POSITION,
@@ -81,6 +88,8 @@ pub(crate) struct Site<'a> {
     pub(crate) line: &'a str,
     /// The form of the rows that reach it.
     pub(crate) input: Form,
+    /// The layers that the job defines.
+    pub(crate) own: &'a OwnLayers,
 }
 
 impl Site<'_> {
@@ -120,12 +129,21 @@ impl Site<'_> {
 /// An unknown layer, a line that is not understood, or rows of a form that it cannot take.
 pub(crate) fn build(site: &Site<'_>) -> Result<Box<dyn Stage>> {
     let name = site.line.split_whitespace().next().unwrap_or_default();
+    if let Some(layer) = site.own.find(name) {
+        return layer.build(site);
+    }
     let Some(layer) = LAYERS.iter().find(|layer| layer.name == name) else {
-        let known: Vec<&str> = LAYERS.iter().map(|layer| layer.name).collect();
+        let known = LAYERS.iter().map(|layer| layer.name);
+        let known: Vec<&str> = known.chain(site.own.names()).collect();
         return Err(site.refuse("is no layer that I know").hint(suggestion(name, &known)));
     };
     let words = Words::parse(site, layer)?;
     (layer.build)(site, &words)
+}
+
+/// Whether there is a layer of this name.
+pub(crate) fn is_known(name: &str, own: &OwnLayers) -> bool {
+    own.find(name).is_some() || LAYERS.iter().any(|layer| layer.name == name)
 }
 
 /// The words of a line after the layer's name.
@@ -244,7 +262,8 @@ mod tests {
     use super::*;
 
     fn refusal(line: &str, input: Form) -> String {
-        let site = Site { name: "00".to_string(), number: 3, line, input };
+        let own = &OwnLayers::default();
+        let site = Site { name: "00".to_string(), number: 3, line, input, own };
         build(&site).err().map(|fault| fault.to_string()).unwrap_or_default()
     }
 

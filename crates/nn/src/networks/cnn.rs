@@ -2,9 +2,10 @@
 //! in the job file or by a preset: `plain` (two convolutions of 3×3 with pooling), `lenet-5`, or `resnet-18` (He et
 //! al., 2016) with the stem for small images, as it is used on CIFAR.
 
-use super::{LABEL_SMOOTHING, TASK, goal};
+use super::{LABEL_SMOOTHING, LAYERS, LOSS, Listed, OWN_LAYERS, TASK, goal, image};
 use crate::flow::Form;
 use crate::learner::{Design, GIVES, Network};
+use crate::own::OwnLayers;
 use crate::recipe::{self, Recipe};
 use starlings_core::{Entry, Fault, Param, ParamKind, Params, Result};
 use starlings_learn::BuildLearner;
@@ -20,7 +21,7 @@ pub(super) const ENTRY: Entry<BuildLearner> = Entry {
     needs: &[],
     build: |params| {
         let design = Box::new(Cnn::of(params)?);
-        Ok(Box::new(Network::new(design, goal(params), Recipe::of(params))))
+        Ok(Box::new(Network::new(design, goal(params)?, Recipe::of(params))))
     },
 };
 
@@ -37,13 +38,10 @@ const OWN: &[Param] = &[
         default: Some("plain"),
         help: "which layers, unless the job lists them",
     },
-    Param {
-        name: "layers",
-        kind: ParamKind::Texts,
-        default: Some("[]"),
-        help: "the layers one by one, but for the last, which gives the outputs: [\"conv 32\", \"relu\", \"max-pool 2\", …]",
-    },
+    LAYERS,
+    OWN_LAYERS,
     TASK,
+    LOSS,
     LABEL_SMOOTHING,
 ];
 
@@ -79,53 +77,37 @@ const RESNET_18: &[&str] = &[
 ];
 
 struct Cnn {
-    shape: Option<[usize; 3]>,
-    lines: Vec<String>,
+    shape: Vec<usize>,
+    listed: Listed,
 }
 
 impl Cnn {
     fn of(params: &Params) -> Result<Cnn> {
-        let shape = match params.sizes("shape")[..] {
-            [] => None,
-            [channels, height, width] => Some([channels, height, width]),
-            ref other => {
-                return Err(Fault::caller(format!("shape = {other:?} is not that of an image"))
-                    .hint("write shape = [channels, height, width], such as [1, 28, 28]"));
-            }
-        };
+        let shape = params.sizes("shape");
+        if !shape.is_empty() && shape.len() != 3 {
+            return Err(Fault::caller(format!("shape = {shape:?} is not that of an image"))
+                .hint("write shape = [channels, height, width], such as [1, 28, 28]"));
+        }
         let preset = match params.text("preset") {
             "lenet-5" => LENET_5,
             "resnet-18" => RESNET_18,
             _ => PLAIN,
         };
-        let listed = params.texts("layers");
-        let lines = if listed.is_empty() { preset } else { &listed[..] };
-        Ok(Cnn { shape, lines: lines.iter().map(|line| line.to_string()).collect() })
+        let preset = || preset.iter().map(|line| line.to_string()).collect();
+        Ok(Cnn { shape, listed: Listed::of(params, preset)? })
     }
 }
 
 impl Design for Cnn {
     fn input(&self, features: usize) -> Result<Form> {
-        let side = features.isqrt();
-        let [channels, height, width] = match self.shape {
-            Some(shape) => shape,
-            None if side * side == features => [1, side, side],
-            None => {
-                return Err(Fault::caller(format!("{features} features are no square image"))
-                    .hint("set shape = [channels, height, width]"));
-            }
-        };
-        let numbers = channels * height * width;
-        if numbers != features {
-            return Err(Fault::caller(format!(
-                "shape = [{channels}, {height}, {width}] has {numbers} numbers, rows have {features}"
-            ))
-            .hint("set shape = [channels, height, width] so that their product is the features of a row"));
-        }
-        Ok(Form::Image { channels, height, width })
+        image(&self.shape, features)
     }
 
     fn lines(&self, _: usize) -> Vec<String> {
-        self.lines.clone()
+        self.listed.lines.clone()
+    }
+
+    fn own(&self) -> &OwnLayers {
+        &self.listed.own
     }
 }

@@ -1,9 +1,10 @@
 //! The multi-layer perceptron (Rumelhart, Hinton and Williams, "Learning representations by back-propagating errors",
 //! 1986): linear layers with a function between them.
 
-use super::{ACTIVATION, DROPOUT, LABEL_SMOOTHING, TASK, goal};
+use super::{ACTIVATION, DROPOUT, LABEL_SMOOTHING, LAYERS, LOSS, Listed, OWN_LAYERS, TASK, goal};
 use crate::flow::Form;
 use crate::learner::{Design, GIVES, Network};
+use crate::own::OwnLayers;
 use crate::recipe::{self, Recipe};
 use starlings_core::{Entry, Param, ParamKind, Params, Result};
 use starlings_learn::BuildLearner;
@@ -17,8 +18,8 @@ pub(super) const ENTRY: Entry<BuildLearner> = Entry {
     gives: GIVES,
     needs: &[],
     build: |params| {
-        let design = Box::new(Mlp::of(params));
-        Ok(Box::new(Network::new(design, goal(params), Recipe::of(params))))
+        let design = Box::new(Mlp::of(params)?);
+        Ok(Box::new(Network::new(design, goal(params)?, Recipe::of(params))))
     },
 };
 
@@ -37,16 +38,21 @@ const OWN: &[Param] = &[
         help: "what normalises each hidden layer before its function",
     },
     DROPOUT,
+    LAYERS,
+    OWN_LAYERS,
     TASK,
+    LOSS,
     LABEL_SMOOTHING,
 ];
 
-struct Mlp {
-    lines: Vec<String>,
-}
+struct Mlp(Listed);
 
 impl Mlp {
-    fn of(params: &Params) -> Mlp {
+    fn of(params: &Params) -> Result<Mlp> {
+        Listed::of(params, || Mlp::hidden(params)).map(Mlp)
+    }
+
+    fn hidden(params: &Params) -> Vec<String> {
         let (norm, dropout) = (params.text("norm"), params.f64("dropout"));
         let mut lines = Vec::new();
         for width in params.sizes("hidden") {
@@ -57,7 +63,7 @@ impl Mlp {
             lines.push(params.text("activation").to_string());
             lines.extend((dropout > 0.0).then(|| format!("dropout {dropout}")));
         }
-        Mlp { lines }
+        lines
     }
 }
 
@@ -67,6 +73,10 @@ impl Design for Mlp {
     }
 
     fn lines(&self, _: usize) -> Vec<String> {
-        self.lines.clone()
+        self.0.lines.clone()
+    }
+
+    fn own(&self) -> &OwnLayers {
+        &self.0.own
     }
 }

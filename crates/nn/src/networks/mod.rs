@@ -2,19 +2,56 @@
 
 mod autoencoder;
 mod cnn;
+mod embedding;
+mod gan;
 mod mlp;
 mod rnn;
 mod transformer;
 mod vae;
 
 use crate::flow::Form;
-use crate::goal::Goal;
+use crate::goal::{Apart, Goal};
+use crate::own::OwnLayers;
 use starlings_core::{Entry, Fault, Param, ParamKind, Params, Result};
 use starlings_learn::BuildLearner;
 
 /// All networks.
-pub static NETWORKS: &[Entry<BuildLearner>] =
-    &[mlp::ENTRY, cnn::ENTRY, rnn::ENTRY, transformer::ENTRY, autoencoder::ENTRY, vae::ENTRY];
+pub static NETWORKS: &[Entry<BuildLearner>] = &[
+    mlp::ENTRY,
+    cnn::ENTRY,
+    rnn::ENTRY,
+    transformer::ENTRY,
+    embedding::ENTRY,
+    autoencoder::ENTRY,
+    vae::ENTRY,
+    gan::ENTRY,
+];
+
+/// The form of rows that are images of a shape; without one, of one square channel.
+///
+/// # Errors
+/// When a row has another number of features.
+fn image(shape: &[usize], features: usize) -> Result<Form> {
+    let side = features.isqrt();
+    let [channels, height, width] = match *shape {
+        [channels, height, width] => [channels, height, width],
+        _ if side * side == features => [1, side, side],
+        _ => {
+            return Err(Fault::caller(format!("{features} features are no square image"))
+                .hint("set shape = [channels, height, width]"));
+        }
+    };
+    let numbers = channels * height * width;
+    if numbers != features {
+        return Err(Fault::caller(format!(
+            "shape = [{channels}, {height}, {width}] has {numbers} numbers, rows have {features}"
+        ))
+        .hint(
+            "set shape = [channels, height, width] so that their product is the features of a row",
+        ));
+    }
+    Ok(Form::Image { channels, height, width })
+}
 
 /// What a network with labels is asked.
 const TASK: Param = Param {
@@ -31,11 +68,32 @@ const LABEL_SMOOTHING: Param = Param {
     help: "share of the truth that is spread over all classes",
 };
 
+const LOSS: Param = Param {
+    name: "loss",
+    kind: ParamKind::Choice(&["default", "cross-entropy", "focal", "squared", "absolute", "huber"]),
+    default: Some("default"),
+    help: "what is made small: cross-entropy or focal for classes, squared, absolute or huber for numbers; default takes the first",
+};
+
 /// The goal of a network with labels.
-fn goal(params: &Params) -> Goal {
-    match params.text("task") {
-        "regression" => Goal::Number,
-        _ => Goal::Class { smoothing: params.f64("label_smoothing") },
+///
+/// # Errors
+/// A loss that is not for the task.
+fn goal(params: &Params) -> Result<Goal> {
+    let smoothing = params.f64("label_smoothing");
+    match (params.text("task"), params.text("loss")) {
+        ("regression", "default" | "squared") => Ok(Goal::Number(Apart::Squared)),
+        ("regression", "absolute") => Ok(Goal::Number(Apart::Absolute)),
+        ("regression", "huber") => Ok(Goal::Number(Apart::Huber)),
+        ("regression", loss) => Err(Fault::caller(format!("loss = \"{loss}\" is for classes"))
+            .hint("for numbers choose squared, absolute or huber")),
+        (_, "default" | "cross-entropy") => Ok(Goal::Class { smoothing }),
+        (_, "focal") if smoothing > 0.0 => {
+            Err(Fault::caller("loss = \"focal\" has no label_smoothing").hint("leave one out"))
+        }
+        (_, "focal") => Ok(Goal::Focal),
+        (_, loss) => Err(Fault::caller(format!("loss = \"{loss}\" is for numbers"))
+            .hint("for classes choose cross-entropy or focal, or set task = \"regression\"")),
     }
 }
 
@@ -45,6 +103,36 @@ const ACTIVATION: Param = Param {
     default: Some("relu"),
     help: "the function after each hidden layer",
 };
+
+const LAYERS: Param = Param {
+    name: "layers",
+    kind: ParamKind::Texts,
+    default: Some("[]"),
+    help: "the layers one by one, but for the last, which gives the outputs: [\"linear 32\", \"relu\", …]",
+};
+
+const OWN_LAYERS: Param = Param {
+    name: "layer",
+    kind: ParamKind::Tables,
+    default: Some("[]"),
+    help: "layers of the job's own, each written [[layer]] with name, sizes and compute",
+};
+
+/// The layers of a job: those it lists, or else those of the entry.
+struct Listed {
+    lines: Vec<String>,
+    own: OwnLayers,
+}
+
+impl Listed {
+    /// # Errors
+    /// A definition that is not understood.
+    fn of(params: &Params, otherwise: impl FnOnce() -> Vec<String>) -> Result<Listed> {
+        let own = OwnLayers::parse(&params.tables("layer"))?;
+        let lines: Vec<String> = params.texts("layers").iter().map(ToString::to_string).collect();
+        Ok(Listed { lines: if lines.is_empty() { otherwise() } else { lines }, own })
+    }
+}
 
 const DROPOUT: Param = Param {
     name: "dropout",
@@ -78,7 +166,11 @@ const SEQUENCE_TASK: Param = Param {
 /// The goal of a network of sequences.
 fn sequence_goal(params: &Params) -> Result<Goal> {
     if params.text("task") != "next-token" {
-        return Ok(goal(params));
+        return goal(params);
+    }
+    if !["default", "cross-entropy"].contains(&params.text("loss")) {
+        return Err(Fault::caller("task = \"next-token\" has the loss cross-entropy")
+            .hint("leave loss out"));
     }
     match params.size("tokens") {
         0 => Err(Fault::caller("task = \"next-token\" needs to know how many tokens there are")

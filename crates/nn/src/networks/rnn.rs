@@ -1,9 +1,13 @@
 //! Recurrent networks over the steps of a row: plain (Elman, 1990), with long short-term memory (Hochreiter and
 //! Schmidhuber, 1997) or gated (Cho et al., 2014). What is known after the last step decides.
 
-use super::{DROPOUT, LABEL_SMOOTHING, Reading, SEQUENCE_TASK, STEPS, TOKENS, sequence_goal};
+use super::{
+    DROPOUT, LABEL_SMOOTHING, LAYERS, LOSS, Listed, OWN_LAYERS, Reading, SEQUENCE_TASK, STEPS,
+    TOKENS, sequence_goal,
+};
 use crate::flow::Form;
 use crate::learner::{Design, GIVES, Network};
+use crate::own::OwnLayers;
 use crate::recipe::{self, Recipe};
 use starlings_core::{Entry, Param, ParamKind, Params, Result};
 use starlings_learn::BuildLearner;
@@ -18,7 +22,7 @@ pub(super) const ENTRY: Entry<BuildLearner> = Entry {
     gives: GIVES,
     needs: &[],
     build: |params| {
-        let design = Box::new(Rnn::of(params));
+        let design = Box::new(Rnn::of(params)?);
         Ok(Box::new(Network::new(design, sequence_goal(params)?, Recipe::of(params))))
     },
 };
@@ -45,18 +49,26 @@ const OWN: &[Param] = &[
     STEPS,
     TOKENS,
     DROPOUT,
+    LAYERS,
+    OWN_LAYERS,
     SEQUENCE_TASK,
+    LOSS,
     LABEL_SMOOTHING,
 ];
 
 struct Rnn {
     reading: Reading,
-    lines: Vec<String>,
+    listed: Listed,
 }
 
 impl Rnn {
-    fn of(params: &Params) -> Rnn {
-        let (reading, dropout) = (Reading::of(params), params.f64("dropout"));
+    fn of(params: &Params) -> Result<Rnn> {
+        let reading = Reading::of(params);
+        Ok(Rnn { reading, listed: Listed::of(params, || Rnn::cells(reading, params))? })
+    }
+
+    fn cells(reading: Reading, params: &Params) -> Vec<String> {
+        let dropout = params.f64("dropout");
         let mut lines = Vec::new();
         // Numbers go into the cells as they are; tokens need vectors.
         lines.extend((reading.tokens > 0).then(|| reading.first(params.size("embedding"))));
@@ -65,7 +77,7 @@ impl Rnn {
             lines.extend((dropout > 0.0).then(|| format!("dropout {dropout}")));
         }
         lines.extend((params.text("task") != "next-token").then(|| "last".to_string()));
-        Rnn { reading, lines }
+        lines
     }
 }
 
@@ -75,6 +87,10 @@ impl Design for Rnn {
     }
 
     fn lines(&self, _: usize) -> Vec<String> {
-        self.lines.clone()
+        self.listed.lines.clone()
+    }
+
+    fn own(&self) -> &OwnLayers {
+        &self.listed.own
     }
 }

@@ -2,9 +2,13 @@
 //! encoder its mean over steps decides on classes or numbers; as a decoder alone (Radford et al., "Improving language
 //! understanding by generative pre-training", 2018) each step looks back only and tells the next token.
 
-use super::{DROPOUT, LABEL_SMOOTHING, Reading, SEQUENCE_TASK, STEPS, TOKENS, sequence_goal};
+use super::{
+    DROPOUT, LABEL_SMOOTHING, LAYERS, LOSS, Listed, OWN_LAYERS, Reading, SEQUENCE_TASK, STEPS,
+    TOKENS, sequence_goal,
+};
 use crate::flow::Form;
 use crate::learner::{Design, GIVES, Network};
+use crate::own::OwnLayers;
 use crate::recipe::{self, Recipe};
 use starlings_core::{Entry, Fault, Param, ParamKind, Params, Result};
 use starlings_learn::BuildLearner;
@@ -46,13 +50,16 @@ const OWN: &[Param] = &[
     STEPS,
     TOKENS,
     DROPOUT,
+    LAYERS,
+    OWN_LAYERS,
     SEQUENCE_TASK,
+    LOSS,
     LABEL_SMOOTHING,
 ];
 
 struct Transformer {
     reading: Reading,
-    lines: Vec<String>,
+    listed: Listed,
 }
 
 impl Transformer {
@@ -74,7 +81,7 @@ impl Transformer {
         lines.extend(std::iter::repeat_n(block, params.size("blocks")));
         lines.push("layer-norm".to_string());
         lines.extend((!looks_back).then(|| "global-average-pool".to_string()));
-        Ok(Transformer { reading, lines })
+        Ok(Transformer { reading, listed: Listed::of(params, || lines)? })
     }
 }
 
@@ -84,6 +91,10 @@ impl Design for Transformer {
     }
 
     fn lines(&self, _: usize) -> Vec<String> {
-        self.lines.clone()
+        self.listed.lines.clone()
+    }
+
+    fn own(&self) -> &OwnLayers {
+        &self.listed.own
     }
 }

@@ -87,6 +87,10 @@ impl Design for Vae {
         lines
     }
 
+    fn codes(&self) -> Option<usize> {
+        Some(2 * self.hidden.len() + 1)
+    }
+
     fn answer(&self) -> Answer {
         match self.answer.as_str() {
             "reconstruction" => Answer::Output,

@@ -2,6 +2,7 @@
 //! has about three digits, which is enough to see a wrong sign, a missing term or a wrong factor; PyTorch's figures see
 //! the rest.
 
+use crate::own::MIXED;
 use crate::world::{batch, contribution, f32s, facts, network, table};
 use starlings_core::{Rng, Values};
 use starlings_learn::Place;
@@ -18,6 +19,7 @@ const NETWORKS: &[(&str, &str, usize)] = &[
         2,
     ),
     ("cnn", "shape = [2, 4, 4]\nlayers = ['residual 3 stride 2', 'tanh']", 2),
+    ("mlp", MIXED, 2),
 ];
 
 #[test]

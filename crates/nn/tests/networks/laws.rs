@@ -33,31 +33,62 @@ fn obeys(name: &str, settings: &str) {
         .unwrap_or_else(|law| panic!("{name} {settings}: {law}"));
 }
 
-#[test]
-fn perceptrons_obey_the_laws_under_every_solver() {
-    SOLVERS.iter().for_each(|settings| obeys("mlp", &format!("hidden = [6]\n{settings}")));
+fn under_solvers(solvers: &[&str]) {
+    solvers.iter().for_each(|settings| obeys("mlp", &format!("hidden = [6]\n{settings}")));
 }
 
 #[test]
-fn perceptrons_obey_the_laws_with_every_layer() {
-    for settings in LAYERS {
+fn perceptrons_obey_the_laws_under_solvers_by_gradient() {
+    under_solvers(&SOLVERS[..4]);
+}
+
+#[test]
+fn perceptrons_obey_the_laws_under_solvers_by_means() {
+    under_solvers(&SOLVERS[4..]);
+}
+
+fn with_layers(layers: &[&str]) {
+    for settings in layers {
         let hidden = if settings.starts_with("hidden") { "" } else { "hidden = [6]\n" };
         obeys("mlp", &format!("{hidden}{settings}"));
     }
 }
 
 #[test]
+fn perceptrons_obey_the_laws_with_every_layer() {
+    with_layers(&LAYERS[..4]);
+}
+
+#[test]
+fn perceptrons_obey_the_laws_with_every_norm() {
+    with_layers(&LAYERS[4..]);
+}
+
+#[test]
 fn networks_of_numbers_obey_the_laws() {
-    for settings in ["hidden = [6]", "hidden = [6]\nsolver = 'sgd'\nnorm = 'batch-norm'"] {
+    for settings in [
+        "hidden = [6]",
+        "hidden = [6]\nsolver = 'sgd'\nnorm = 'batch-norm'",
+        "hidden = [6]\nloss = 'huber'",
+    ] {
         obeys("mlp", &format!("task = 'regression'\n{settings}"));
     }
 }
 
 #[test]
-fn networks_of_sequences_obey_the_laws() {
-    for cell in ["rnn", "lstm", "gru"] {
+fn recurrent_networks_obey_the_laws() {
+    for cell in ["rnn", "gru"] {
         obeys("rnn", &format!("cell = '{cell}'\nhidden = [4]"));
     }
+}
+
+#[test]
+fn networks_with_memory_obey_the_laws() {
+    obeys("rnn", "cell = 'lstm'\nhidden = [4]");
+}
+
+#[test]
+fn transformers_obey_the_laws() {
     obeys("transformer", "width = 4\nheads = 2\nblocks = 1\ndropout = 0.1");
 }
 
@@ -70,12 +101,41 @@ fn autoencoders_obey_the_laws() {
 }
 
 #[test]
+fn convolutional_autoencoders_obey_the_laws() {
+    let encoder = "shape = [1, 1, 4]\nencoder = ['conv 2 1x3', 'relu', 'linear 2']";
+    let checked = |settings: &str| {
+        let learner = network("autoencoder", settings).unwrap();
+        check_within(&*learner, &|table| table.width() == 4, F32)
+    };
+    let short = checked(&format!("{encoder}\ndecoder = ['linear 2', 'image 2 1 1']")).unwrap_err();
+    assert!(short.contains("an image of 2×1×1") && short.contains("4 numbers"), "{short}");
+    for answer in ["code", "error"] {
+        let decoder = "decoder = ['linear 4', 'image 1 1 4', 'conv 1 1x3']";
+        checked(&format!("answer = '{answer}'\n{encoder}\n{decoder}")).unwrap();
+    }
+}
+
+#[test]
+fn augmented_images_obey_the_laws() {
+    let settings = "shape = [1, 1, 5]\nlayers = ['augment flip on', 'conv 2 1x3', 'relu']";
+    let learner = network("cnn", settings).unwrap();
+    check_within(&*learner, &|table| table.width() == 5, F32).unwrap_or_else(|law| panic!("{law}"));
+}
+
+#[test]
 fn convolutional_networks_obey_the_laws() {
-    let layers = [
+    images_obey(&[
         "['conv 4 1x3', 'relu', 'linear 4', 'tanh']",
         "['conv 4 1x3', 'group-norm 2', 'relu', 'dropout 0.2', 'global-average-pool']",
-        "['residual 4 groups 2', 'global-average-pool']",
-    ];
+    ]);
+}
+
+#[test]
+fn residual_networks_obey_the_laws() {
+    images_obey(&["['residual 4 groups 2', 'global-average-pool']"]);
+}
+
+fn images_obey(layers: &[&str]) {
     for layers in layers {
         for width in [5, 3, 1] {
             let settings = format!("shape = [1, 1, {width}]\nlayers = {layers}");

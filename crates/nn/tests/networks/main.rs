@@ -4,8 +4,10 @@
 #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
 
 mod differences;
+mod generative;
 mod laws;
 mod links;
+mod own;
 mod pipeline;
 mod references;
 mod refusals;

@@ -15,7 +15,7 @@ fn start(name: &str, settings: &str, width: usize) -> String {
 
 #[test]
 fn shapes_that_do_not_fit_name_layer_and_sizes() {
-    let cases: [(&str, usize, &[&str]); 7] = [
+    let cases: [(&str, usize, &[&str]); 11] = [
         ("shape = [1, 28, 28]", 64, &["[1, 28, 28]", "784", "64"]),
         ("shape = [28, 28]", 784, &["[28, 28]", "[channels, height, width]"]),
         ("", 63, &["63 features", "shape ="]),
@@ -23,6 +23,10 @@ fn shapes_that_do_not_fit_name_layer_and_sizes() {
         ("layers = ['max-pool 9']", 64, &["layer 1 'max-pool 9'", "9×9", "1×8×8"]),
         ("layers = ['conv 4', 'group-norm 3']", 64, &["layer 2", "4 channels", "3 groups"]),
         ("layers = ['convv 4']", 64, &["layer 1 'convv 4'", "'conv'"]),
+        ("layers = ['conv 2', 'augment flip on']", 64, &["layer 2", "not the first layer"]),
+        ("layers = ['augment shift 9']", 64, &["layer 1 'augment shift 9'", "9 pixels", "1×8×8"]),
+        ("layers = ['linear 9', 'image 2 2 2']", 64, &["layer 2 'image 2 2 2'", "8 numbers", "9"]),
+        ("loss = 'huber'", 64, &["\"huber\"", "for numbers"]),
     ];
     for (settings, width, parts) in cases {
         let found = start("cnn", settings, width);
@@ -64,4 +68,21 @@ fn a_loss_that_explodes_is_told_with_its_step() {
     let fault = drive(&*learner, &facts, &holding, &options).unwrap_err().to_string();
     assert!(fault.contains("diverged") && fault.contains("step"), "{fault}");
     assert!(fault.contains("learning_rate"), "{fault}");
+}
+
+/// 784 × 512 and 512 × 10 weights with biases: five numbers each under adam (twice weights, gradient, two means).
+#[test]
+fn what_a_network_takes_of_memory_is_foreseen() {
+    let rows = table(784, vec![0.5; 4 * 784], vec![0.0, 1.0, 0.0, 1.0]);
+    let of = |settings: &str| {
+        let learner = network("mlp", &format!("hidden = [512]\n{settings}")).unwrap();
+        learner.footprint(&facts(&rows, 10), 100).unwrap()
+    };
+    let (adam, sgd) = (of(""), of("solver = 'sgd'"));
+    let weights = 785 * 512 + 513 * 10;
+    assert_eq!((adam.model, sgd.model), (4 * 5 * weights, 4 * 3 * weights));
+    // A row is 512 numbers after the first layer and after its function, then 10; each with its gradient.
+    assert_eq!(adam.step, 100 * 2 * 4 * (512 + 512 + 10));
+    assert_eq!(of("accumulate = 4").step, adam.step / 4);
+    assert!(adam.largest.contains("layer 1 'linear 512' with 401920 weights"), "{}", adam.largest);
 }

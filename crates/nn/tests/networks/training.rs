@@ -149,3 +149,59 @@ fn starts_depend_on_the_seed_alone() {
     assert_eq!(with(1), with(1));
     assert_ne!(with(1), with(2));
 }
+
+/// Squares of error grow without bound, so that one row far off pulls the answer; magnitudes pull alike, however far.
+#[test]
+fn losses_differ_in_how_they_take_a_row_that_is_far_off() {
+    let mut labels = vec![1.0f32; 40];
+    labels[0] = 101.0;
+    let rows = table(1, vec![1.0; 40], labels);
+    let answer = |loss: &str| {
+        let settings = format!(
+            "task = 'regression'\nhidden = []\nloss = '{loss}'\nlearning_rate = 0.05\nschedule = 'cosine'"
+        );
+        let learner = network("mlp", &settings).unwrap();
+        let options = Drive { epochs: Some(400), batch: 40, ..Drive::default() };
+        let model = trained(&*learner, &rows, 1, options).model;
+        let mut out = Vec::new();
+        learner.predict(&model, &batch(&rows, &[1]), &mut out).unwrap();
+        out[0]
+    };
+    let (squared, absolute, huber) = (answer("squared"), answer("absolute"), answer("huber"));
+    assert!((squared - 3.5).abs() < 0.05, "{squared}");
+    assert!((absolute - 1.0).abs() < 0.05, "{absolute}");
+    assert!((huber - (1.0 + 1.0 / 39.0)).abs() < 0.02, "{huber}");
+}
+
+/// Digits moved by a pixel are new to a network that never saw them so.
+#[test]
+fn augmentation_teaches_what_the_rows_do_not_show() {
+    let mut rng = Rng::named(8, "bars", &[]);
+    // A bar that stands or lies, always in the middle of a square of five.
+    let bar = |lies: bool, at: usize| -> Vec<f32> {
+        let on = |row: usize, column: usize| if lies { row == at } else { column == at };
+        (0..25).map(|pixel| f32::from(u8::from(on(pixel / 5, pixel % 5)))).collect()
+    };
+    let (mut values, mut labels) = (Vec::new(), Vec::new());
+    for row in 0..200 {
+        let noise = bar(row % 2 == 0, 2).into_iter().map(|x| x + 0.1 * rng.normal() as f32);
+        values.extend(noise.collect::<Vec<_>>());
+        labels.push((row % 2) as f32);
+    }
+    let rows = table(25, values, labels);
+    let moved =
+        table(25, [bar(true, 0), bar(false, 4), bar(true, 4), bar(false, 0)].concat(), vec![]);
+    let right = |layers: &str| {
+        let learner =
+            network("cnn", &format!("layers = [{layers}]\nlearning_rate = 0.01")).unwrap();
+        let options = Drive { epochs: Some(20), batch: 40, ..Drive::default() };
+        let model = trained(&*learner, &rows, 2, options).model;
+        let mut out = Vec::new();
+        learner.predict(&model, &batch(&moved, &[4]), &mut out).unwrap();
+        let chances = out.chunks_exact(2).enumerate();
+        chances.map(|(row, chances)| chances[row % 2]).sum::<f64>() / 4.0
+    };
+    let (plain, taught) =
+        (right("'linear 16', 'relu'"), right("'augment shift 2', 'linear 16', 'relu'"));
+    assert!(taught > 0.9 && taught > plain + 0.1, "{plain} {taught}");
+}

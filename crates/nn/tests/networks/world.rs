@@ -59,9 +59,19 @@ pub(crate) fn contribution(
     model: &Model,
     batch: &Batch<'_>,
 ) -> Result<Update> {
+    contribution_at(learner, model, batch, moment(batch.rows_step))
+}
+
+/// The same at another moment.
+pub(crate) fn contribution_at(
+    learner: &dyn Learner,
+    model: &Model,
+    batch: &Batch<'_>,
+    moment: Moment,
+) -> Result<Update> {
     let mut outbox = Outbox::new();
     learner.contribute(&mut Work {
-        moment: moment(batch.rows_step),
+        moment,
         place: Place::WHOLE,
         model,
         batch,

@@ -37,6 +37,12 @@ impl Painted {
             Shape::Lines { points, width, colour } => {
                 points.windows(2).for_each(|ends| self.line(ends[0], ends[1], (*width, *colour)));
             }
+            Shape::Pixels { place: (x, y), side, columns, colours } => {
+                for (at, colour) in colours.iter().enumerate() {
+                    let (row, column) = ((at / columns) as f64, (at % columns) as f64);
+                    self.fill([x + column * side, y + row * side, *side, *side], *colour);
+                }
+            }
             Shape::Text { place, text, anchor, letters } => {
                 self.text(*place, text, (*anchor, *letters));
             }

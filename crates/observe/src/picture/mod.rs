@@ -3,10 +3,12 @@
 
 mod bitmap;
 mod charts;
+mod grid;
 mod png;
 mod tree;
 
 pub use charts::{Bars, Curve, Line};
+pub use grid::Grid;
 pub use tree::{Branch, Tree};
 
 use std::fmt::Write;
@@ -72,6 +74,17 @@ pub enum Shape {
         /// Of which colour.
         colour: Colour,
     },
+    /// Small squares side by side, row after row.
+    Pixels {
+        /// Left and top.
+        place: (f64, f64),
+        /// The side of a square.
+        side: f64,
+        /// Squares in a row.
+        columns: usize,
+        /// Their colours.
+        colours: Vec<Colour>,
+    },
     /// A line of text.
     Text {
         /// Where, its foot.
@@ -108,6 +121,11 @@ impl Picture {
     /// Adds lines.
     pub fn lines(&mut self, points: Vec<(f64, f64)>, width: f64, colour: Colour) {
         self.shapes.push(Shape::Lines { points, width, colour });
+    }
+
+    /// Adds small squares, so many in a row.
+    pub fn pixels(&mut self, place: (f64, f64), side: f64, columns: usize, colours: Vec<Colour>) {
+        self.shapes.push(Shape::Pixels { place, side, columns, colours });
     }
 
     /// Adds a text.
@@ -154,6 +172,17 @@ fn write_shape(out: &mut String, shape: &Shape) {
                 "<polyline points=\"{}\" fill=\"none\" stroke=\"{}\" stroke-width=\"{width}\"/>",
                 path.join(" "),
                 hex(*colour)
+            )
+        }
+        Shape::Pixels { place: (x, y), side, columns, colours } => {
+            let rows = colours.len() / (*columns).max(1);
+            let (width, height) = (side * *columns as f64, side * rows as f64);
+            let file = png::encode(*columns, rows, &colours.concat());
+            writeln!(
+                out,
+                "<image x=\"{x:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{height:.1}\" \
+                 style=\"image-rendering:pixelated\" href=\"data:image/png;base64,{}\"/>",
+                grid::base64(&file)
             )
         }
         Shape::Text { place: (x, y), text, anchor, letters } => {

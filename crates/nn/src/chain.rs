@@ -63,7 +63,7 @@ impl Link {
         }
         let root = match source {
             Source::Loss(loss) => loss,
-            Source::Above(gradient) => self.output.times(gradient),
+            Source::Above(gradient) => self.output.seeded(&gradient),
         };
         let root = match self.penalty {
             Some(penalty) => root + penalty,

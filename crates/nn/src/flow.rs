@@ -1,6 +1,7 @@
 //! What flows from stage to stage: rows of numbers, of steps, or of images. A [`Form`] is the shape of one row, known
 //! before any row is seen, so that what does not fit is refused before the first step.
 
+use crate::kernels;
 use burn_tensor::{Gradients, Tensor};
 use std::fmt;
 
@@ -103,15 +104,15 @@ impl Flow {
         })
     }
 
-    /// The sum of the products with another of the same form: a number whose gradient by this is the other.
+    /// A number whose gradient by this is the given one, so that a backward pass can begin here.
     ///
     /// # Panics
     /// If the forms differ.
-    pub(crate) fn times(self, other: Flow) -> Tensor<1> {
-        match (self, other) {
-            (Flow::Flat(a), Flow::Flat(b)) => (a * b).sum(),
-            (Flow::Sequence(a), Flow::Sequence(b)) => (a * b).sum(),
-            (Flow::Image(a), Flow::Image(b)) => (a * b).sum(),
+    pub(crate) fn seeded(self, gradient: &Flow) -> Tensor<1> {
+        match (self, gradient) {
+            (Flow::Flat(rows), Flow::Flat(gradient)) => kernels::seed(rows, gradient),
+            (Flow::Sequence(rows), Flow::Sequence(gradient)) => kernels::seed(rows, gradient),
+            (Flow::Image(rows), Flow::Image(gradient)) => kernels::seed(rows, gradient),
             _ => unreachable!("a gradient has the form of what it is by"),
         }
     }

@@ -10,6 +10,7 @@ mod cut;
 mod flow;
 mod gan;
 mod goal;
+mod kernels;
 mod layers;
 mod learner;
 mod muon;

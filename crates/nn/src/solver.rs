@@ -3,7 +3,7 @@
 
 use crate::muon::{self, Muon};
 use crate::stage::{Care, Parameter};
-use pulp::Arch;
+use pulp::{Arch, Simd, WithSimd};
 use starlings_core::{Kind, Model, Params, Role, Tensor, Values};
 use starlings_learn::optimisers::adam::{Adam, Means};
 use starlings_learn::optimisers::momentum::Momentum;
@@ -149,9 +149,8 @@ impl Solver {
                 let vectors = Arch::new();
                 for (start, sums) in starts {
                     let part = held.part(start..start + sums.len());
-                    // The same operations on wider vectors: no bit depends on them.
-                    let room = &mut room;
-                    finite &= vectors.dispatch(|| self.chunk(part, sums, (decay, stride), room));
+                    let (solver, room) = (self, &mut room);
+                    finite &= vectors.dispatch(Chunk { solver, part, sums, decay, stride, room });
                 }
                 finite
             }
@@ -173,8 +172,10 @@ impl Solver {
         // AdamW's decay (and that of Muon's vectors) is beside the gradient, not in it.
         let beside = matches!(self.method, Method::AdamW | Method::Muon);
         let inside = if beside { 0.0 } else { decay as f32 };
-        room.clear();
-        room.extend(sums.iter().zip(&*weights).map(|(g, w)| g * scale + inside * w));
+        room.resize(sums.len(), 0.0);
+        for ((room, g), w) in room.iter_mut().zip(sums).zip(&*weights) {
+            *room = g * scale + inside * w;
+        }
         let gradient = &room[..];
         let options = Adam { rate, beta1: self.beta1, beta2: self.beta2, epsilon: self.epsilon };
         let pace = Momentum { rate, momentum: self.momentum };
@@ -221,6 +222,26 @@ impl Solver {
             }
         }
         all_finite(weights)
+    }
+}
+
+/// Some numbers' step on wide vectors: the same operations, so that no bit depends on them. A closure would not do: it is
+/// compiled for the narrow vectors that every processor has.
+struct Chunk<'a> {
+    solver: &'a Solver,
+    part: Part<'a>,
+    sums: &'a [f32],
+    decay: f64,
+    stride: Stride,
+    room: &'a mut Vec<f32>,
+}
+
+impl WithSimd for Chunk<'_> {
+    type Output = bool;
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) -> bool {
+        self.solver.chunk(self.part, self.sums, (self.decay, self.stride), self.room)
     }
 }
 

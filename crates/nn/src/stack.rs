@@ -2,11 +2,12 @@
 //! the one before it gives, and names the layer and the sizes where it cannot.
 
 use crate::flow::{Flow, Form};
+use crate::kernels::Finish;
 use crate::layers::{self, Site};
 use crate::own::{NO_LAYERS, OwnLayers};
 use crate::pass::Pass;
 use crate::split::Split;
-use crate::stage::{Parameter, Stage};
+use crate::stage::{Finishing, Parameter, Stage};
 use starlings_core::{Graph, Model, Result};
 use std::ops::Range;
 
@@ -105,7 +106,17 @@ impl Stack {
         pass: &mut Pass<'_>,
         stages: Range<usize>,
     ) -> Flow {
-        self.stages[stages].iter().fold(input, |flow, stage| stage.forward(flow, pass))
+        let (mut flow, mut rest) = (input, &self.stages[stages]);
+        while let [stage, after @ ..] = rest {
+            (flow, rest) = match stage.finishing() {
+                None => (stage.forward(flow, pass), after),
+                Some(stage) => {
+                    let (finish, count) = finish_of(stage, after);
+                    (stage.forward_finished(flow, finish, pass), &after[count..])
+                }
+            };
+        }
+        flow
     }
 
     /// How many numbers the parameters of each stage have.
@@ -176,6 +187,18 @@ impl Stack {
             text.push_str(&format!("{line:24} {:>32} {numbers:>10}\n", stage.output().to_string()));
         }
     }
+}
+
+/// What a stage can do of what those after it would, and how many those are.
+fn finish_of(stage: &dyn Finishing, after: &[Box<dyn Stage>]) -> (Finish, usize) {
+    let (mut finish, mut count) = (Finish::NONE, 0);
+    for next in after {
+        match next.finish().and_then(|next| stage.with(finish, next)) {
+            None => break,
+            Some(both) => (finish, count) = (both, count + 1),
+        }
+    }
+    (finish, count)
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 //! they are cut: a stage knows the form of its rows and the names of its parameters, and nothing of its neighbours.
 
 use crate::flow::{Flow, Form};
+use crate::kernels::Finish;
 use crate::pass::Pass;
 use starlings_core::{Graph, Model, Rng};
 
@@ -35,12 +36,31 @@ pub(crate) trait Stage: Send + Sync {
     /// Computes its output.
     fn forward(&self, input: Flow, pass: &mut Pass<'_>) -> Flow;
 
+    /// What it does to its input, if the stage before it may do so on the way out.
+    fn finish(&self) -> Option<Finish> {
+        None
+    }
+
+    /// Itself, if it can do on the way out what stages after it would do.
+    fn finishing(&self) -> Option<&dyn Finishing> {
+        None
+    }
+
     /// Draws what it answers into a graph, after the value `input`, and names its own. `None`: operators on rows of
     /// numbers cannot write it.
     fn draw(&self, graph: &mut Graph, input: &str, model: &Model) -> Option<String> {
         let _ = (graph, input, model);
         None
     }
+}
+
+/// A stage that can do what stages after it would do, while its output is still near.
+pub(crate) trait Finishing {
+    /// What it can do of what is wanted next, besides what it does already.
+    fn with(&self, already: Finish, next: Finish) -> Option<Finish>;
+
+    /// Computes its output, finished.
+    fn forward_finished(&self, input: Flow, finish: Finish, pass: &mut Pass<'_>) -> Flow;
 }
 
 /// What becomes of a parameter in a step.

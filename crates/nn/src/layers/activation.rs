@@ -2,6 +2,7 @@
 
 use super::{Layer, Site, Words};
 use crate::flow::{Flow, Form, each_number};
+use crate::kernels::Finish;
 use crate::pass::Pass;
 use crate::stage::Stage;
 use burn_tensor::activation;
@@ -64,6 +65,10 @@ impl Stage for Activation {
             Kind::Tanh => each_number!(input, x => activation::tanh(x)),
             Kind::Sigmoid => each_number!(input, x => activation::sigmoid(x)),
         }
+    }
+
+    fn finish(&self) -> Option<Finish> {
+        (self.kind == Kind::Relu).then_some(Finish::RECTIFY)
     }
 
     fn draw(&self, graph: &mut Graph, input: &str, _: &Model) -> Option<String> {

@@ -3,10 +3,9 @@
 
 use super::{Layer, Site, Words};
 use crate::flow::{Flow, Form};
+use crate::kernels::{self, Finish, Reach};
 use crate::pass::Pass;
-use crate::stage::{Care, Parameter, Stage, Start};
-use burn_tensor::module;
-use burn_tensor::ops::ConvOptions;
+use crate::stage::{Care, Finishing, Parameter, Stage, Start};
 use starlings_core::Result;
 
 pub(super) const LAYER: Layer = Layer {
@@ -76,9 +75,23 @@ impl Stage for Conv {
     }
 
     fn forward(&self, input: Flow, pass: &mut Pass<'_>) -> Flow {
+        self.forward_finished(input, Finish::NONE, pass)
+    }
+
+    fn finishing(&self) -> Option<&dyn Finishing> {
+        Some(self)
+    }
+}
+
+impl Finishing for Conv {
+    fn with(&self, already: Finish, next: Finish) -> Option<Finish> {
+        already.then(next)
+    }
+
+    fn forward_finished(&self, input: Flow, finish: Finish, pass: &mut Pass<'_>) -> Flow {
         let kernels = pass.weight(&format!("{}.weight", self.name), self.shape);
         let bias = self.bias.then(|| pass.line(&format!("{}.bias", self.name)));
-        let options = ConvOptions::new([self.stride; 2], self.padding, [1, 1], 1);
-        Flow::Image(module::conv2d(input.image(), kernels, bias, options))
+        let reach = Reach { stride: self.stride, padding: self.padding };
+        Flow::Image(kernels::convolve(input.image(), (kernels, bias), reach, finish))
     }
 }

@@ -2,9 +2,9 @@
 
 use super::{Layer, Site, Words};
 use crate::flow::{Flow, Form};
+use crate::kernels::{self, Finish};
 use crate::pass::{Pass, f32s};
-use crate::stage::{Care, Parameter, Stage, Start};
-use burn_tensor::module;
+use crate::stage::{Care, Finishing, Parameter, Stage, Start};
 use starlings_core::{Graph, Model, Op, Result};
 
 pub(super) const LAYER: Layer = Layer {
@@ -64,13 +64,11 @@ impl Stage for Linear {
     }
 
     fn forward(&self, input: Flow, pass: &mut Pass<'_>) -> Flow {
-        let shape = [self.inputs(), self.outputs];
-        let weight = pass.weight(&format!("{}.weight", self.name), shape);
-        let bias = self.bias.then(|| pass.line(&format!("{}.bias", self.name)));
-        match input {
-            Flow::Sequence(rows) => Flow::Sequence(module::linear(rows, weight, bias)),
-            other => Flow::Flat(module::linear(other.flat(), weight, bias)),
-        }
+        self.forward_finished(input, Finish::NONE, pass)
+    }
+
+    fn finishing(&self) -> Option<&dyn Finishing> {
+        Some(self)
     }
 
     fn draw(&self, graph: &mut Graph, input: &str, model: &Model) -> Option<String> {
@@ -89,5 +87,26 @@ impl Stage for Linear {
             None => product,
             Some(bias) => graph.node(Op::Add, &[&product, &bias]),
         })
+    }
+}
+
+impl Finishing for Linear {
+    fn with(&self, already: Finish, next: Finish) -> Option<Finish> {
+        already.then(next).filter(|both| both.window == 1)
+    }
+
+    fn forward_finished(&self, input: Flow, finish: Finish, pass: &mut Pass<'_>) -> Flow {
+        let shape = [self.inputs(), self.outputs];
+        let weight = pass.weight(&format!("{}.weight", self.name), shape);
+        let bias = self.bias.then(|| pass.line(&format!("{}.bias", self.name)));
+        match input {
+            Flow::Sequence(rows) => {
+                let [count, steps, width] = rows.dims();
+                let rows = rows.reshape([count * steps, width]);
+                let output = kernels::linear(rows, (weight, bias), finish);
+                Flow::Sequence(output.reshape([count, steps, self.outputs]))
+            }
+            other => Flow::Flat(kernels::linear(other.flat(), (weight, bias), finish)),
+        }
     }
 }

@@ -3,10 +3,11 @@
 
 use super::{Layer, Site, Words};
 use crate::flow::{Flow, Form};
+use crate::kernels::{self, Finish};
 use crate::pass::Pass;
 use crate::stage::Stage;
 use burn_tensor::module;
-use burn_tensor::ops::{AvgPoolOptions, MaxPoolOptions};
+use burn_tensor::ops::AvgPoolOptions;
 use starlings_core::Result;
 
 pub(super) const MAX: Layer = Layer {
@@ -66,15 +67,17 @@ impl Stage for Window {
     fn forward(&self, input: Flow, _: &mut Pass<'_>) -> Flow {
         let (size, stride) = ([self.size; 2], [self.stride; 2]);
         Flow::Image(match self.kind {
-            Kind::Max => {
-                let options = MaxPoolOptions::new(size).with_stride(stride);
-                module::max_pool2d(input.image(), options)
-            }
+            Kind::Max => kernels::largest(input.image(), self.size, self.stride),
             Kind::Average => {
                 let options = AvgPoolOptions::new(size).with_stride(stride);
                 module::avg_pool2d(input.image(), options)
             }
         })
+    }
+
+    fn finish(&self) -> Option<Finish> {
+        let side_by_side = self.kind == Kind::Max && self.size == self.stride;
+        side_by_side.then_some(Finish { rectifies: false, window: self.size })
     }
 }
 

@@ -1,0 +1,312 @@
+//! y = x·W + b on rows of numbers, with a rectifier behind it if there is one, and its gradients. Products are those of the
+//! `gemm` crate, on one thread; sums begin with the biases, and what comes out is never zeroed before, nor copied after.
+
+use super::extension::{Recorded, made, plain, recorded, slice};
+use super::window::Finish;
+use burn_autodiff::checkpoint::base::Checkpointer;
+use burn_autodiff::checkpoint::strategy::NoCheckpointing;
+use burn_autodiff::grads::Gradients;
+use burn_autodiff::ops::{Backward, Ops, OpsKind};
+use burn_backend::tensor::FloatTensor;
+use burn_flex::{Flex, FlexTensor};
+use burn_tensor::Tensor;
+use pulp::{Arch, Simd, WithSimd};
+
+/// x·W + b, rectified if wanted.
+pub(crate) fn linear(
+    rows: Tensor<2>,
+    (weight, bias): (Tensor<2>, Option<Tensor<1>>),
+    finish: Finish,
+) -> Tensor<2> {
+    let ([count, inputs], [_, outputs]) = (rows.dims(), weight.dims());
+    let how = Linear { count, inputs, outputs, rectifies: finish.rectifies };
+    let bias_plain = bias.as_ref().map(plain);
+    match (plain(&rows), plain(&weight), &bias_plain) {
+        (Some(rows), Some(weight), None | Some(Some(_))) => {
+            let bias = bias_plain.flatten();
+            Tensor::from_primitive::<Flex>(how.forward(&rows, &weight, bias.as_ref()))
+        }
+        _ => {
+            let (rows, weight) = (recorded(rows), recorded(weight));
+            Tensor::from_primitive::<Recorded>(match bias {
+                Some(bias) => how.recorded([rows, weight, recorded(bias)]),
+                None => how.recorded([rows, weight]),
+            })
+        }
+    }
+}
+
+/// The sizes of a linear layer; the step back through it has as parents rows, weights and perhaps biases.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Linear {
+    count: usize,
+    inputs: usize,
+    outputs: usize,
+    rectifies: bool,
+}
+
+/// What its gradients are made of.
+#[derive(Clone, Debug)]
+struct Known {
+    rows: FlexTensor,
+    weight: FlexTensor,
+    /// What came out, where a rectifier may have stopped some of it.
+    output: Option<FlexTensor>,
+}
+
+impl Linear {
+    fn forward(
+        self,
+        rows: &FlexTensor,
+        weight: &FlexTensor,
+        bias: Option<&FlexTensor>,
+    ) -> FlexTensor {
+        let Linear { count, inputs, outputs, rectifies } = self;
+        let (x, w) = (Matrix::of(slice(rows), inputs), Matrix::of(slice(weight), outputs));
+        let mut output = match bias {
+            None => product([count, inputs, outputs], x, w),
+            Some(bias) => {
+                let mut output = slice(bias).repeat(count);
+                add_product([count, inputs, outputs], x, w, &mut output);
+                output
+            }
+        };
+        if rectifies {
+            Arch::new().dispatch(Rectify(&mut output));
+        }
+        made(output, [count, outputs])
+    }
+
+    fn recorded<const N: usize>(self, given: [FloatTensor<Recorded>; N]) -> FloatTensor<Recorded> {
+        let nodes = given.each_ref().map(|it| it.node());
+        let given = given.map(|it| it.into_primitive().to_contiguous());
+        let [rows, weight, ..] = &given[..] else { unreachable!("rows and weights at least") };
+        let output = self.forward(rows, weight, given.get(2));
+        match self.prepare::<NoCheckpointing>(nodes).compute_bound().stateful() {
+            OpsKind::Tracked(step) => {
+                let known = Known {
+                    rows: rows.clone(),
+                    weight: weight.clone(),
+                    output: self.rectifies.then(|| output.clone()),
+                };
+                step.finish(known, output)
+            }
+            OpsKind::UnTracked(step) => step.finish(output),
+        }
+    }
+}
+
+impl<const N: usize> Backward<Flex, N> for Linear {
+    type State = Known;
+
+    fn backward(self, step: Ops<Known, N>, gradients: &mut Gradients, _: &mut Checkpointer) {
+        let Linear { count, inputs, outputs, .. } = self;
+        let Known { rows, weight, output } = step.state;
+        let mut gradient = gradients.consume::<Flex>(&step.node).to_contiguous();
+        if let Some(output) = output {
+            let stopped = Stopped { gradient: slice(&gradient), output: slice(&output) };
+            gradient = made(Arch::new().dispatch(stopped), [count, outputs]);
+        }
+        let above = Matrix::of(slice(&gradient), outputs);
+        for (index, parent) in step.parents.into_iter().enumerate() {
+            let Some(parent) = parent else { continue };
+            let own = match index {
+                0 => {
+                    let weight = Matrix::of(slice(&weight), outputs).turned();
+                    made(product([count, outputs, inputs], above, weight), [count, inputs])
+                }
+                1 => {
+                    let rows = Matrix::of(slice(&rows), inputs).turned();
+                    made(product([inputs, count, outputs], rows, above), [inputs, outputs])
+                }
+                _ => made(Arch::new().dispatch(SumOfRows(slice(&gradient), outputs)), [outputs]),
+            };
+            gradients.register::<Flex>(parent.id, own);
+        }
+    }
+}
+
+/// Numbers below zero become zero.
+struct Rectify<'a>(&'a mut [f32]);
+
+impl WithSimd for Rectify<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) {
+        for number in self.0 {
+            // What is no number stays, so that it is seen.
+            *number = if *number <= 0.0 { 0.0 } else { *number };
+        }
+    }
+}
+
+/// The gradient of what the rectifier let through.
+struct Stopped<'a> {
+    gradient: &'a [f32],
+    output: &'a [f32],
+}
+
+impl WithSimd for Stopped<'_> {
+    type Output = Vec<f32>;
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) -> Vec<f32> {
+        let mut through = self.gradient.to_vec();
+        for (through, &output) in through.iter_mut().zip(self.output) {
+            *through = if output <= 0.0 { 0.0 } else { *through };
+        }
+        through
+    }
+}
+
+/// The sum of rows of a width.
+struct SumOfRows<'a>(&'a [f32], usize);
+
+impl WithSimd for SumOfRows<'_> {
+    type Output = Vec<f32>;
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) -> Vec<f32> {
+        let mut sums = vec![0.0; self.1];
+        for row in self.0.chunks_exact(self.1) {
+            sums.iter_mut().zip(row).for_each(|(sum, number)| *sum += number);
+        }
+        sums
+    }
+}
+
+/// A matrix, and how far the next column and the next row are.
+#[derive(Clone, Copy)]
+struct Matrix<'a> {
+    numbers: &'a [f32],
+    column: usize,
+    row: usize,
+}
+
+impl<'a> Matrix<'a> {
+    /// Row after row, of so many numbers.
+    fn of(numbers: &'a [f32], width: usize) -> Matrix<'a> {
+        Matrix { numbers, column: 1, row: width }
+    }
+
+    /// Rows become columns.
+    fn turned(self) -> Matrix<'a> {
+        Matrix { column: self.row, row: self.column, ..self }
+    }
+
+    /// How far its last number is, of so many rows and columns.
+    fn reach(&self, rows: usize, columns: usize) -> usize {
+        (rows - 1) * self.row + (columns - 1) * self.column
+    }
+}
+
+/// left × right, of rows × between × columns numbers.
+fn product(sizes: [usize; 3], left: Matrix<'_>, right: Matrix<'_>) -> Vec<f32> {
+    let [rows, between, columns] = sizes;
+    if between == 0 {
+        return vec![0.0; rows * columns];
+    }
+    let mut into = Vec::with_capacity(rows * columns);
+    multiply(sizes, left, right, into.as_mut_ptr(), false);
+    #[expect(unsafe_code, reason = "the product has written every number, for `between` is not 0")]
+    unsafe {
+        into.set_len(rows * columns);
+    }
+    into
+}
+
+/// into += left × right.
+fn add_product(sizes: [usize; 3], left: Matrix<'_>, right: Matrix<'_>, into: &mut [f32]) {
+    let [rows, _, columns] = sizes;
+    assert_eq!(into.len(), rows * columns, "room for each row and column");
+    multiply(sizes, left, right, into.as_mut_ptr(), true);
+}
+
+/// `into` has room for rows × columns numbers, row after row, which are there already if they are to be added to.
+fn multiply(
+    [rows, between, columns]: [usize; 3],
+    left: Matrix<'_>,
+    right: Matrix<'_>,
+    into: *mut f32,
+    adds: bool,
+) {
+    if rows == 0 || between == 0 || columns == 0 {
+        return;
+    }
+    assert!(left.reach(rows, between) < left.numbers.len(), "the left matrix is too small");
+    assert!(right.reach(between, columns) < right.numbers.len(), "the right matrix is too small");
+    let stride = |step: usize| isize::try_from(step).expect("steps within a slice");
+    #[expect(unsafe_code, reason = "both matrices lie within their slices, as just checked")]
+    unsafe {
+        gemm::gemm(
+            rows,
+            columns,
+            between,
+            into,
+            1,
+            stride(columns),
+            adds,
+            left.numbers.as_ptr(),
+            stride(left.column),
+            stride(left.row),
+            right.numbers.as_ptr(),
+            stride(right.column),
+            stride(right.row),
+            1.0,
+            1.0,
+            false,
+            false,
+            false,
+            gemm::Parallelism::None,
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernels::check::{assert_near, leaf, numbers_of};
+    use burn_tensor::{activation, module};
+
+    #[test]
+    fn outputs_and_gradients_are_those_of_burn() {
+        for (count, inputs, outputs) in [(1, 1, 1), (5, 3, 2), (33, 17, 65), (8, 100, 10)] {
+            for (rectifies, biased) in [(false, true), (true, true), (true, false)] {
+                let name = format!("{count}×{inputs}→{outputs} {rectifies} {biased}");
+                let rows = leaf::<2>(1, [count, inputs]);
+                let weight = leaf::<2>(2, [inputs, outputs]);
+                let bias = biased.then(|| leaf::<1>(3, [outputs]));
+                let above = leaf::<2>(4, [count, outputs]).inner();
+                let finish = if rectifies { Finish::RECTIFY } else { Finish::NONE };
+                let ours = linear(rows.clone(), (weight.clone(), bias.clone()), finish);
+                let theirs = module::linear(rows.clone(), weight.clone(), bias.clone());
+                let theirs = if rectifies { activation::relu(theirs) } else { theirs };
+                assert_near(&name, &numbers_of(ours.clone()), &numbers_of(theirs.clone()));
+                let above = above.autodiff();
+                let mut own = (ours * above.clone()).sum().backward();
+                let mut other = (theirs * above).sum().backward();
+                let mut pair = |leaf: &Tensor<2>| {
+                    let take = |from| leaf.grad_remove(from).map(numbers_of).unwrap();
+                    (take(&mut own), take(&mut other))
+                };
+                for leaf in [&rows, &weight] {
+                    let (ours, theirs) = pair(leaf);
+                    assert_near(&name, &ours, &theirs);
+                }
+                if let Some(bias) = bias {
+                    let ours = numbers_of(bias.grad_remove(&mut own).unwrap());
+                    assert_near(&name, &ours, &numbers_of(bias.grad_remove(&mut other).unwrap()));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_no_number_is_not_hidden_by_the_rectifier() {
+        let rows = crate::pass::tensor(vec![f32::NAN, 1.0], [1, 2]);
+        let weight = crate::pass::tensor(vec![1.0, 1.0], [2, 1]);
+        let output = numbers_of(linear(rows, (weight, None), Finish::RECTIFY));
+        assert!(output[0].is_nan());
+    }
+}

@@ -1,0 +1,21 @@
+//! Kernels of our own where those of the backend are slow: convolution, linear layers and the largest of windows, forward and
+//! back, on one thread. `convolution.rs`, `window.rs` and `tile.rs` are functions of slices; the others make Burn's
+//! operations of them through its extension point (`extension.rs`).
+
+#[cfg(test)]
+mod check;
+mod convolution;
+mod convolve;
+mod extension;
+mod geometry;
+mod largest;
+mod linear;
+mod seed;
+mod tile;
+mod window;
+
+pub(crate) use convolve::{Reach, convolve};
+pub(crate) use largest::largest;
+pub(crate) use linear::linear;
+pub(crate) use seed::seed;
+pub(crate) use window::Finish;

@@ -90,7 +90,7 @@ fn pieces_together_are_the_whole() {
         format!("{row}.{:060},{},{}\n", 0, ["x", "y"][odd], ["no", "yes"][odd])
     };
     let text: String = (0..50_000).map(row).collect();
-    let spec = folder.spec("t.csv", &format!("a,b,class\n{text}"));
+    let spec = folder.spec("t.csv", format!("a,b,class\n{text}"));
     let (survey, _) = classes(&spec);
     let whole = load_with(&spec, &survey.schema, &survey.intake).unwrap();
     for share in [Share::WHOLE, Share { reader: 1, of: 2 }] {

@@ -140,6 +140,22 @@ pub(crate) fn test(root: &Path) -> Result<(), String> {
     run.finish()
 }
 
+/// The features of `starlings-nn` that are backends of Burn. Their crates take minutes to check, so no other chore does.
+const BACKENDS: &[&str] = &["cuda", "rocm", "metal", "wgpu"];
+
+/// Whether networks still fit each backend, or only some.
+pub(crate) fn backends(root: &Path, only: &[String]) -> Result<(), String> {
+    if let Some(other) = only.iter().find(|name| !BACKENDS.contains(&name.as_str())) {
+        return Err(format!("unknown backend '{other}'; there are {}", BACKENDS.join(", ")));
+    }
+    let mut run = Run::new(root);
+    for name in BACKENDS.iter().filter(|name| only.is_empty() || only.iter().any(|it| it == *name))
+    {
+        run.cargo(name, &["check", "--quiet", "--package", "starlings-nn", "--features", name], 60);
+    }
+    run.finish()
+}
+
 /// Mutated inputs through every decoder, on the stable toolchain.
 pub(crate) fn fuzz(root: &Path, arguments: &[String]) -> Result<(), String> {
     let program = ["run", "--release", "--package", "starlings-testkit", "--example", "fuzz", "--"];

@@ -541,6 +541,10 @@ impl Learner for Network {
         }
     }
 
+    fn grades_unseen(&self) -> bool {
+        matches!(self.task(), Task::Projection | Task::Anomaly)
+    }
+
     fn outputs(&self, model: &Model) -> usize {
         match (self.design.answer(), self.stack_of(model)) {
             (Answer::Output, _) | (_, Err(_)) => Sizes::of(model).outputs,

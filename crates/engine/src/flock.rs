@@ -1,5 +1,7 @@
 //! A flock for a caller's own loop: join, merge, leave. The engine's own workers stand on the same parts.
 
+#[cfg(feature = "modules")]
+mod modules;
 mod surviving;
 
 use crate::all_to_all::all_to_all;
@@ -391,6 +393,12 @@ impl FlockHost {
     #[must_use]
     pub fn ticket(&self) -> &Ticket {
         &self.ticket
+    }
+
+    /// Whether the flock has ended.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.server.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
     /// Waits until the flock has ended.

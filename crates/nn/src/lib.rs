@@ -7,11 +7,14 @@
 
 mod chain;
 mod cut;
+mod device;
 mod flow;
 mod gan;
 mod goal;
 mod layers;
 mod learner;
+#[cfg(feature = "modules")]
+pub mod modules;
 mod muon;
 mod networks;
 mod own;

@@ -1,6 +1,6 @@
 """PyTorch DistributedDataParallel on the jobs of `cargo xtask bench slow-links`: the same model, data, batch and rate.
 
-Usage: ddp.py softmax|factorisation FILE HOOK EPOCHS BATCH RATE, with HOOK one of none, fp16, powersgd. One process a
+Usage: ddp.py softmax|factorisation|mlp FILE HOOK EPOCHS BATCH RATE, with HOOK one of none, fp16, powersgd. One process a
 seat; RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT and GLOO_SOCKET_IFNAME come from the environment. The last line of
 rank 0 is JSON: seconds, and for every pass the seconds of training until then, the mean loss of its steps and the
 objective over all rows. The clock stands still while the objective is computed.
@@ -93,6 +93,35 @@ class Factorisation(nn.Module):
         return rate / (1.0 + 0.1 * epoch)
 
 
+class Perceptron(nn.Module):
+    """784-512-256-10 with the mean log loss."""
+
+    penalty = 0.0
+
+    def __init__(self, path):
+        super().__init__()
+        import pyarrow.parquet
+
+        table = pyarrow.parquet.read_table(path)
+        self.labels = torch.from_numpy(table.column("label").to_numpy().copy())
+        columns = [table.column(name).to_numpy() for name in table.column_names if name != "label"]
+        self.rows = torch.from_numpy(np.stack(columns, axis=1))
+        sizes = [self.rows.shape[1], 512, 256, int(self.labels.max()) + 1]
+        layers = [part for a, b in zip(sizes, sizes[1:]) for part in (nn.Linear(a, b), nn.ReLU())]
+        self.layers = nn.Sequential(*layers[:-1])
+
+    def forward(self, chosen):
+        loss = nn.functional.cross_entropy(self.layers(self.rows[chosen]), self.labels[chosen])
+        return loss, loss.detach()
+
+    @torch.no_grad()
+    def objective(self):
+        return float(nn.functional.cross_entropy(self.layers(self.rows), self.labels))
+
+    def rate(self, rate, _epoch):
+        return rate
+
+
 def hooked(model, hook):
     wrapped = DistributedDataParallel(model)
     if hook == "fp16":
@@ -109,7 +138,7 @@ def main(job, path, hook, epochs, batch, rate):
     torch.manual_seed(0)
     distributed.init_process_group("gloo")
     seat, seats = distributed.get_rank(), distributed.get_world_size()
-    model = {"softmax": Softmax, "factorisation": Factorisation}[job](path)
+    model = {"softmax": Softmax, "factorisation": Factorisation, "mlp": Perceptron}[job](path)
     wrapped = hooked(model, hook)
     optimiser = torch.optim.SGD(model.parameters(), lr=rate, weight_decay=model.penalty)
     distributed.barrier()

@@ -1,6 +1,7 @@
-"""What scikit-learn's preprocessing makes of 60 small rows: the figures that crates/data/tests/preparation.rs compares with.
+"""What scikit-learn's preprocessing (for byte pairs: Hugging Face's tokenizers) makes of 60 small rows: the figures that
+crates/data/tests/preparation.rs compares with.
 
-Run with any Python that has numpy, scipy and scikit-learn:  python bench/references/prepare.py
+Run with any Python that has numpy, scipy, scikit-learn and tokenizers:  python bench/references/prepare.py
 It writes prepare.json beside it, with the versions that made it. Each case has the job's steps, what becomes of the
 training rows, and what becomes of the new rows.
 """
@@ -11,6 +12,7 @@ import warnings
 import numpy
 import scipy.sparse
 import sklearn
+import tokenizers
 from sklearn.feature_extraction import FeatureHasher
 from sklearn.feature_extraction.text import HashingVectorizer, TfidfVectorizer
 from sklearn.feature_selection import SelectFromModel
@@ -26,6 +28,7 @@ from sklearn.preprocessing import (
     StandardScaler,
     TargetEncoder,
 )
+from tokenizers import models, pre_tokenizers, trainers
 
 warnings.simplefilter("ignore")
 HERE = pathlib.Path(__file__).parent
@@ -213,6 +216,37 @@ case(
     vectorizer.transform([row["text"] for row in train]),
     vectorizer.transform([row["text"] for row in new]),
 )
+# One word a row and letters alone, so that which of two equally frequent pairs comes first is decided alike.
+byte_level = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+pairs = tokenizers.Tokenizer(models.BPE())
+pairs.pre_tokenizer = byte_level
+alphabet = pre_tokenizers.ByteLevel.alphabet()
+trainer = trainers.BpeTrainer(vocab_size=263, min_frequency=2, initial_alphabet=alphabet, show_progress=False)
+pairs.train_from_iterator([row["town"] for row in train], trainer)
+joins = [tuple(join) for join in json.loads(pairs.to_str())["model"]["merges"]]
+numbers = {"".join(join): 256 + rank for rank, join in enumerate(joins)}
+
+
+def tokens(text, length):
+    found = [numbers[token] if token in numbers else ord(token) for token in pairs.encode(text).tokens]
+    return (found + [0] * length)[:length]
+
+
+case(
+    "byte pairs",
+    ["town"],
+    [{"name": "tokens", "vocabulary": 263, "length": 3}],
+    numpy.array([tokens(row["town"], 3) for row in train]),
+    numpy.array([tokens(row["town"], 3) for row in new]),
+)
+filled = lambda text: list(text.encode().ljust(20, b"\0")[:20])
+case(
+    "bytes",
+    ["text"],
+    [{"name": "tokens", "kind": "byte", "length": 20}],
+    numpy.array([filled(row["text"]) for row in train]),
+    numpy.array([filled(row["text"]) for row in new]),
+)
 imputer = SimpleImputer(strategy="median").fit(column(train, "a", "b"))
 scaler = StandardScaler().fit(imputer.transform(column(train, "a", "b")))
 case(
@@ -256,6 +290,6 @@ def csv(table):
     return "\n".join([",".join(names)] + [",".join(quoted(row[name]) for name in names) for row in table]) + "\n"
 
 
-versions = {"scikit-learn": sklearn.__version__, "numpy": numpy.__version__}
+versions = {"scikit-learn": sklearn.__version__, "tokenizers": tokenizers.__version__, "numpy": numpy.__version__}
 document = {"versions": versions, "train": csv(train), "new": csv(new), "cases": cases}
 (HERE / "prepare.json").write_text(json.dumps(document, separators=(",", ":")) + "\n")

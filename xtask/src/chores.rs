@@ -140,6 +140,25 @@ pub(crate) fn test(root: &Path) -> Result<(), String> {
     run.finish()
 }
 
+/// The features of `starlings-nn` that are backends of Burn. Their crates take minutes to check, so no other chore does.
+const BACKENDS: &[&str] = &["cuda", "rocm", "metal", "wgpu"];
+/// What is only checked runs no code but macros and build scripts, and they need not be fast.
+const PLAIN: &str = "profile.dev.package.\"*\".opt-level=0";
+
+/// Whether networks still fit each backend, or only some.
+pub(crate) fn backends(root: &Path, only: &[String]) -> Result<(), String> {
+    if let Some(other) = only.iter().find(|name| !BACKENDS.contains(&name.as_str())) {
+        return Err(format!("unknown backend '{other}'; there are {}", BACKENDS.join(", ")));
+    }
+    let mut run = Run::new(root);
+    for name in BACKENDS.iter().filter(|name| only.is_empty() || only.iter().any(|it| it == *name))
+    {
+        let check = ["check", "--config", PLAIN, "--package", "starlings-nn", "--features", name];
+        run.cargo(name, &check, 60);
+    }
+    run.finish()
+}
+
 /// Mutated inputs through every decoder, on the stable toolchain.
 pub(crate) fn fuzz(root: &Path, arguments: &[String]) -> Result<(), String> {
     let program = ["run", "--release", "--package", "starlings-testkit", "--example", "fuzz", "--"];

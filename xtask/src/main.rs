@@ -23,6 +23,8 @@ cargo xtask CHORE
   verify   read-only checks, cheapest first; stops at the first failure
   fix      formats and applies clippy's suggestions: the only chore that writes sources
   tidy     the project's own rules: headers, sizes, names, arrows, catalogues, links
+  backends type-checks networks for each backend of Burn (cuda, rocm, metal, wgpu); no GPU or SDK is needed, some minutes are
+           NAME …           only these
   test     everything, on a machine with nothing but a Rust toolchain and a C compiler
   simulate the protocol under faults, many seeds on all cores; a failure names its replay
            --seeds N        how many (100000)
@@ -63,6 +65,7 @@ fn main() -> ExitCode {
         Some("verify") => chores::verify(&root),
         Some("fix") => chores::fix(&root),
         Some("tidy") => chores::tidy_alone(&root),
+        Some("backends") => chores::backends(&root, &arguments[1..]),
         Some("test") => chores::test(&root),
         Some("simulate") => simulation::run(&root, &arguments[1..]),
         Some("planted") => simulation::planted(&root, &arguments[1..]),

@@ -38,6 +38,9 @@ pub(crate) struct Reading {
     /// What stands between two fields; otherwise the first lines tell
     #[arg(long, value_name = "CHARACTER")]
     delimiter: Option<char>,
+    /// Bytes of a row, of a text in the format `passages`
+    #[arg(long, value_name = "BYTES")]
+    passage: Option<u64>,
 }
 
 impl DataArguments {
@@ -64,6 +67,7 @@ impl Reading {
         spec.group = self.group.as_deref().map(column);
         spec.format.clone_from(&self.format);
         (spec.header, spec.delimiter) = (self.header, self.delimiter);
+        spec.passage = self.passage;
         spec
     }
 }

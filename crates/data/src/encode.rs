@@ -9,6 +9,7 @@ use crate::sources::Flow;
 use crate::spill::{Pile, Room};
 use crate::{ColumnKind, Encoding, Features, Schema, Table, Target};
 use starlings_core::{Fault, Result, suggestion};
+use std::mem::take;
 use std::ops::Deref;
 
 /// Encoded features are kept sparse from this many features for each column.
@@ -130,10 +131,20 @@ impl<'a> Fitting<'a> {
         self.pile.rows()
     }
 
-    pub(crate) fn finish(self) -> Result<Table> {
-        let Fitting { schema, prepared, pile, labels, weights, groups, .. } = self;
-        let features = pile.finish(|plain| nothing(plain, schema, prepared))?;
-        Ok(Table { features, labels, weights, groups })
+    pub(crate) fn has_groups(&self) -> bool {
+        !self.groups.is_empty()
+    }
+
+    /// The rows so far, which are forgotten here. What follows stays in memory.
+    pub(crate) fn piece(&mut self) -> Result<Table> {
+        let pile = std::mem::replace(&mut self.pile, Pile::new(self.schema.features, None));
+        let features = pile.finish(|plain| nothing(plain, self.schema, self.prepared))?;
+        let (labels, weights) = (take(&mut self.labels), take(&mut self.weights));
+        Ok(Table { features, labels, weights, groups: take(&mut self.groups) })
+    }
+
+    pub(crate) fn finish(mut self) -> Result<Table> {
+        self.piece()
     }
 }
 

@@ -36,7 +36,7 @@ pub use folds::{FoldSpec, Side, fold_of_rows};
 pub use intake::Intake;
 pub use load::{
     FilePlan, Survey, load, load_all, load_all_within, load_with, load_with_share, load_within,
-    survey,
+    piece_rows, read_with, survey,
 };
 pub use locate::{glance, weighted};
 pub use numbers::{Numbers, Plain};

@@ -64,6 +64,9 @@ pub struct FilePlan {
 /// Most marks of a file; beyond that every second is forgotten.
 const MARKS_MAX: usize = 4096;
 
+/// Numbers of a piece, if rows are dense.
+const PIECE_NUMBERS: usize = 1 << 22;
+
 /// Reads everything once and says what it is.
 ///
 /// # Errors
@@ -234,6 +237,31 @@ pub fn load_with_share(
     intake: &Intake,
     share: Share,
 ) -> Result<Table> {
+    let mut all = None;
+    read_with(spec, (schema, intake), (share, usize::MAX), &mut |table| {
+        all = Some(table);
+        Ok(())
+    })?;
+    all.ok_or_else(|| no_rows(spec))
+}
+
+/// How many rows of a schema to read at a time, where each is looked at once: some megabytes.
+#[must_use]
+pub fn piece_rows(schema: &Schema) -> usize {
+    (PIECE_NUMBERS / schema.features.max(1)).clamp(256, 1 << 16)
+}
+
+/// As [`load_with_share`], in pieces of hardly more than so many rows, each forgotten when the next is read: there is at
+/// least one, which may have no rows. Rows of groups are one piece, lest a group be cut.
+///
+/// # Errors
+/// As [`load_with`], and those of whoever takes the pieces.
+pub fn read_with(
+    spec: &DataSpec,
+    (schema, intake): (&Schema, &Intake),
+    (share, most): (Share, usize),
+    take: &mut dyn FnMut(Table) -> Result<()>,
+) -> Result<()> {
     let prepared = &intake.prepared;
     let raw =
         Schema { columns: prepared.raw.clone(), features: prepared.raw_width, ..schema.clone() };
@@ -245,7 +273,7 @@ pub fn load_with_share(
     if is_scattered(spec) {
         fitting.scattered();
     }
-    let mut row = 0;
+    let (mut row, mut taken) = (0, false);
     for part in &parts {
         let reading = by_schema(&part.name(), part.shape(), spec, (raw, &intake.beside))?;
         let request = Request { reading: &reading, rows: 0..u64::MAX, marks: &[], tally: None };
@@ -254,13 +282,21 @@ pub fn load_with_share(
             let mine: Vec<usize> = mine.collect();
             row += chunk.rows as u64;
             pick(&mut chunk, &mine)?;
-            match mine.is_empty() {
-                true => Ok(Flow::More),
-                false => fitting.add(&part.name(), chunk),
+            if mine.is_empty() {
+                return Ok(Flow::More);
             }
+            let flow = fitting.add(&part.name(), chunk)?;
+            if fitting.rows() >= most && !fitting.has_groups() {
+                taken = true;
+                take(fitting.piece()?)?;
+            }
+            Ok(flow)
         })?;
     }
-    fitting.finish()
+    match taken && fitting.rows() == 0 {
+        true => Ok(()),
+        false => take(fitting.finish()?),
+    }
 }
 
 /// Whether rows are to lie otherwise than in the files.

@@ -17,6 +17,9 @@ impl Share {
     /// All rows.
     pub const WHOLE: Share = Share { reader: 0, of: 1 };
 
+    /// No rows.
+    pub const NONE: Share = Share { reader: 1, of: 1 };
+
     /// Whether a row of the data set belongs to it.
     #[must_use]
     pub fn has(&self, row: u64) -> bool {

@@ -41,6 +41,9 @@ pub struct DataSpec {
     /// What stands between two fields; without it the first lines tell.
     #[serde(default)]
     pub delimiter: Option<char>,
+    /// Bytes of a row, of a text that is cut into passages.
+    #[serde(default)]
+    pub passage: Option<u64>,
     /// Which rows are meant, where not all are.
     #[serde(default)]
     pub fold: Option<FoldSpec>,
@@ -100,6 +103,7 @@ impl DataSpec {
             format: None,
             header: None,
             delimiter: None,
+            passage: None,
             fold: None,
         }
     }

@@ -11,7 +11,7 @@ use starlings_learn::{Appetite, BuildLearner, LEARNERS, Learner, Rebuilds};
 use starlings_nn::NETWORKS;
 use starlings_plan::{PLANS, Plan};
 use starlings_topology::{Form, Graph, Partial, Shuffle, TOPOLOGIES, Topology, Walk};
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 
 /// Everything a worker needs to know of the job's words.
 #[derive(Clone)]
@@ -247,9 +247,26 @@ fn table(parameters: &str) -> Result<toml::Table> {
     parameters.parse().map_err(wrong)
 }
 
-/// All learners: those of tables, then networks.
+/// All learners: those of tables, then networks, then those that this program brought along.
 pub fn learners() -> impl Iterator<Item = &'static Entry<BuildLearner>> {
-    LEARNERS.iter().chain(NETWORKS)
+    let brought = BROUGHT.read().unwrap_or_else(PoisonError::into_inner).clone();
+    LEARNERS.iter().chain(NETWORKS).chain(brought)
+}
+
+/// Learners that are in no catalogue of ours. They are the program's, as the catalogues are: a job names them.
+static BROUGHT: RwLock<Vec<&'static Entry<BuildLearner>>> = RwLock::new(Vec::new());
+
+/// Adds a learner to those that jobs of this program can name. Each process that takes part in such a job adds it.
+///
+/// # Errors
+/// A name that is taken.
+pub fn register(entry: Entry<BuildLearner>) -> Result<()> {
+    if learners().any(|other| other.name == entry.name) {
+        return Err(Fault::caller(format!("there is a learner '{}' already", entry.name))
+            .hint("register it once, under a name of its own"));
+    }
+    BROUGHT.write().unwrap_or_else(PoisonError::into_inner).push(Box::leak(Box::new(entry)));
+    Ok(())
 }
 
 /// A learner by name, built.

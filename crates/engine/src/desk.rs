@@ -478,8 +478,8 @@ impl Desk {
             rows,
             schema: &self.facts.schema,
             intake: &self.intake,
-            task: learner.task(),
-            width: learner.outputs(&model),
+            learner: &**learner,
+            model: &model,
             predict: &predict,
             patience: self.job.patience,
         };

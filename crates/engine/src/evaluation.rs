@@ -7,13 +7,13 @@ use crate::choices::{shuffle, summing};
 use crate::launch::threads::nets;
 use crate::merge::{MergeOptions, Merger};
 use crate::net::Net;
-use starlings_core::{Block, Deadline, Fault, Panel, Result, Step, Update};
+use starlings_core::{Block, Deadline, Fault, Model, Panel, Result, Step, Update};
 use starlings_data::{
-    Batch, DataSpec, Dealer, Encoding, Holding, Intake, Schema, Share, Table, Target,
-    load_with_share,
+    Batch, DataSpec, Dealer, Encoding, Holding, Intake, Schema, Share, Table, Target, piece_rows,
+    read_with,
 };
-use starlings_learn::Task;
 use starlings_learn::metrics::{Company, Points, Rated, measure};
+use starlings_learn::{Cells, Learner, Memory, Moment, NoWires, Outbox, Place, Task, Work};
 use starlings_topology::Shuffle;
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +22,7 @@ use std::time::Duration;
 const SUMS: u8 = 15;
 const PARTS: u8 = 16;
 
-/// A model and the rows that it is to be measured on.
+/// A model and the rows that it is to be measured on. The rows are read, answered and forgotten piece by piece.
 pub struct Exam<'a> {
     /// The rows.
     pub rows: &'a DataSpec,
@@ -30,10 +30,10 @@ pub struct Exam<'a> {
     pub schema: &'a Schema,
     /// How files become its rows, besides what the schema says.
     pub intake: &'a Intake,
-    /// What kind of answers it gives.
-    pub task: Task,
-    /// How many numbers it gives for a row.
-    pub width: usize,
+    /// Who made it.
+    pub learner: &'a dyn Learner,
+    /// The model.
+    pub model: &'a Model,
     /// Its answers, row after row.
     pub predict: &'a Predict<'a>,
     /// How long to wait for a peer that is alive but makes no progress.
@@ -53,11 +53,11 @@ impl Exam<'_> {
         let share = Share { reader: net.seat().0, of: net.world() };
         let mut company = Colleagues::new(net, self.patience)?;
         let answered = self.answered(share);
-        let (table, outputs) = match agreed(&mut company, answered)? {
+        let found = match agreed(&mut company, answered)? {
             Ok(found) => found,
             Err(fault) => return Ok(Err(fault)),
         };
-        let labelled = company.sum(vec![table.labels.len() as f64, table.rows() as f64])?;
+        let labelled = company.sum(vec![found.labels.len() as f64, found.rows as f64])?;
         if labelled[1] == 0.0 {
             let what = format!("{} has no rows", self.rows.source.text());
             return Ok(Err(
@@ -71,18 +71,23 @@ impl Exam<'_> {
             Target::Classes(classes) => &classes[..],
             _ => &[],
         };
-        let points = Points { table: &table, share };
         let rated = Rated {
-            task: self.task,
-            outputs: &outputs,
-            width: self.width,
-            labels: &table.labels,
-            weights: &table.weights,
+            task: self.learner.task(),
+            outputs: &found.outputs,
+            width: self.learner.outputs(self.model),
+            labels: &found.labels,
+            weights: &found.weights,
+            groups: &found.groups,
             classes,
-            // Identities are names: there is no distance between them.
-            points: (self.schema.encoding != Encoding::Identity).then_some(points),
+            points: found.table.as_ref().map(|table| Points { table, share }),
         };
-        measure(&mut company, &rated).map(Ok)
+        let mut panel = measure(&mut company, &rated)?;
+        if self.learner.grades_unseen() {
+            let sums = company.sum(found.sums)?;
+            let grade = self.learner.grade(self.model, &sums, panel.rows);
+            panel.metrics.extend(grade.metrics.into_iter().filter(|(_, value)| value.is_finite()));
+        }
+        Ok(Ok(panel))
     }
 
     /// Measures with this many threads of this process.
@@ -122,14 +127,69 @@ impl Exam<'_> {
         }
     }
 
-    fn answered(&self, share: Share) -> Result<(Arc<Table>, Vec<f64>)> {
-        let table = Arc::new(load_with_share(self.rows, self.schema, self.intake, share)?);
-        let dealer = Dealer::new(Holding::whole(table.clone(), 1), 0, 1);
-        let outputs = match table.rows() {
-            0 => Vec::new(),
-            _ => (self.predict)(&dealer.everything())?,
+    /// Reads the rows of a share piece by piece. Only what the metrics are made of is kept.
+    fn answered(&self, share: Share) -> Result<Answers> {
+        // Distances between rows need the rows; identities are names, between which there is no distance.
+        let apart = self.learner.task() == Task::Clustering;
+        let keep = apart && self.schema.encoding != Encoding::Identity;
+        let most = if keep { usize::MAX } else { piece_rows(self.schema) };
+        // Groups are measured as wholes, by one.
+        let share = match (self.learner.task(), share.reader) {
+            (Task::Ranking, 0) => Share::WHOLE,
+            (Task::Ranking, _) => Share::NONE,
+            _ => share,
         };
-        Ok((table, outputs))
+        let mut found = Answers::default();
+        read_with(self.rows, (self.schema, self.intake), (share, most), &mut |table| {
+            self.answer(table, keep, &mut found)
+        })?;
+        match found.labels.len() {
+            labels if labels == 0 || labels == found.rows => Ok(found),
+            _ => Err(Fault::caller(format!(
+                "{}: some files have labels, and others have none",
+                self.rows.source.text()
+            ))),
+        }
+    }
+
+    fn answer(&self, table: Table, keep: bool, found: &mut Answers) -> Result<()> {
+        let table = Arc::new(table);
+        let dealer = Dealer::new(Holding::whole(table.clone(), 1), 0, 1);
+        let batch = dealer.everything();
+        if table.rows() > 0 {
+            found.outputs.extend((self.predict)(&batch)?);
+        }
+        if self.learner.grades_unseen() {
+            let sums = self.scored(&batch)?;
+            found.sums.resize(sums.len(), 0.0);
+            found.sums.iter_mut().zip(sums).for_each(|(sum, more)| *sum += more);
+        }
+        found.rows += table.rows();
+        found.labels.extend_from_slice(&table.labels);
+        found.weights.extend_from_slice(&table.weights);
+        found.groups.extend_from_slice(&table.groups);
+        found.table = keep.then_some(table);
+        Ok(())
+    }
+
+    /// What the learner sums up for its own metrics.
+    fn scored(&self, batch: &Batch<'_>) -> Result<Vec<f64>> {
+        let (mut memory, mut outbox) = (Memory::new(), Outbox::new());
+        for slice in &batch.slices {
+            let mut cells = Cells::default();
+            self.learner.adopt(self.model, batch, slice, &mut cells);
+            memory.insert(slice.shard, cells);
+        }
+        let moment = Moment { step: Step(0), pass: 0, seed: 0, rows: batch.rows_step };
+        self.learner.score(&mut Work {
+            moment,
+            place: Place::WHOLE,
+            model: self.model,
+            batch,
+            memory: &mut memory,
+            wires: &mut NoWires,
+            outbox: &mut outbox,
+        })
     }
 
     fn no_labels(&self) -> Fault {
@@ -137,6 +197,20 @@ impl Exam<'_> {
         Fault::caller(format!("the data has no column '{label}' to compare with"))
             .hint("`starlings predict` needs no labels")
     }
+}
+
+/// What a model said of the rows of a share, and what they are measured by.
+#[derive(Default)]
+struct Answers {
+    rows: usize,
+    outputs: Vec<f64>,
+    labels: Vec<f32>,
+    weights: Vec<f32>,
+    groups: Vec<u32>,
+    /// The learner's own sums, if it grades rows that it has not learnt from.
+    sums: Vec<f64>,
+    /// The rows, where they are needed.
+    table: Option<Arc<Table>>,
 }
 
 /// What one has, if all have it.

@@ -92,6 +92,7 @@ impl Case {
             width: self.width,
             labels: &self.labels,
             weights: &self.weights,
+            groups: &[],
             classes: &[],
             points,
         };

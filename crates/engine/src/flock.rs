@@ -1,9 +1,12 @@
 //! A flock for a caller's own loop: join, merge, leave. The engine's own workers stand on the same parts.
 
+#[cfg(feature = "modules")]
+mod modules;
 mod surviving;
 
 use crate::all_to_all::all_to_all;
 use crate::choices::{self, Carriage, raw, summing};
+use crate::exchange::packet::Losses;
 use crate::member::{JoinOptions, Member};
 use crate::merge::{MergeOptions, Merger};
 use crate::net::Net;
@@ -115,12 +118,17 @@ impl Flock {
     /// A refused ticket, a coordinator that is not there, or not enough members in time.
     pub fn join(options: &FlockOptions) -> Result<Flock> {
         let member = Member::join(&options.join)?;
-        if member.newcomer {
-            return Err(Fault::peer(None, "someone was lost before the flock was complete"));
+        if member.newcomer && !member.unlinked {
+            return Err(Fault::peer(
+                None,
+                "the flock has begun, and its loop cannot be caught up with",
+            )
+            .hint("join before all seats are taken"));
         }
         let net = member.net.clone();
         let (merger, exact) = mergers(&net, options);
-        Ok(Flock {
+        let unlinked = member.unlinked;
+        let mut flock = Flock {
             merger,
             exact,
             steps: 0,
@@ -130,12 +138,19 @@ impl Flock {
             options: options.clone(),
             regroup: member.regrouping(),
             survives: member.assignment.survives,
-            first: net.seat(),
+            first: member.assignment.seat,
             participants: Vec::new(),
             progress: Progress::default(),
             net,
             member,
-        })
+        };
+        if unlinked {
+            // Those who are left begin in the next epoch.
+            let lost = Fault::peer(None, "someone was lost before the flock was complete");
+            let world = flock.world();
+            flock.recover(lost, &Losses::new(), world)?;
+        }
+        Ok(flock)
     }
 
     /// This member's rank: another one after members were lost.
@@ -380,6 +395,12 @@ impl FlockHost {
         &self.ticket
     }
 
+    /// Whether the flock has ended.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.server.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+
     /// Waits until the flock has ended.
     ///
     /// # Errors
@@ -398,5 +419,44 @@ impl Drop for FlockHost {
         if let Some(server) = self.server.take() {
             let _ = server.join();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::member::{call, welcome};
+    use starlings_cluster::protocol::FromWorker;
+
+    #[test]
+    fn whoever_vanishes_before_all_are_linked_is_gone_without() {
+        let host = FlockHost::start(3).unwrap();
+        let options =
+            FlockOptions::new(&host.address().to_string(), host.ticket().clone()).unwrap();
+        std::thread::scope(|scope| {
+            // It takes a seat, at an address where nobody listens, and is gone.
+            let ghost = scope.spawn(|| {
+                let control = call(&options.join, host.address(), options.join.patience).unwrap();
+                welcome(&control).unwrap();
+                let address = "127.0.0.1:1".to_string();
+                let ready = FromWorker::Ready { host: "ghost".to_string(), pid: 1, address };
+                control.send(&Message::FromWorker(ready), Deadline::after_ms(5_000)).unwrap();
+                control.receive(Deadline::after_ms(20_000)).unwrap();
+            });
+            let member = || {
+                let mut flock = Flock::join(&options).unwrap();
+                let mut blocks = vec![Block::dense("ones", vec![1.0; 4])];
+                flock.merge(&mut blocks).unwrap();
+                let sum = Update { blocks }.f64("ones").to_vec();
+                let (world, names) = (flock.world(), flock.participants().len());
+                flock.leave().unwrap();
+                (sum, world, names)
+            };
+            let members = [scope.spawn(member), scope.spawn(member)];
+            for member in members {
+                assert_eq!(member.join().unwrap(), (vec![2.0; 4], 2, 2));
+            }
+            ghost.join().unwrap();
+        });
     }
 }

@@ -146,6 +146,7 @@ const DATA_KEYS: &[&str] = &[
     "format",
     "header",
     "delimiter",
+    "passage",
     "partition",
     "memory",
     "spill",

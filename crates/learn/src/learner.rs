@@ -308,6 +308,12 @@ pub trait Learner: Send + Sync {
     /// Objective and metrics from the sums of all rows.
     fn grade(&self, model: &Model, sums: &[f64], rows: u64) -> Grade;
 
+    /// Whether `score` and `grade` measure rows that the model was not trained on as well, where answers and labels alone
+    /// do not say how good it is: what an autoencoder cannot restore, the surprise of a language model, the order in groups.
+    fn grades_unseen(&self) -> bool {
+        false
+    }
+
     /// Numbers that `predict` gives for a row.
     fn outputs(&self, model: &Model) -> usize;
 

@@ -351,6 +351,10 @@ impl Learner for Gan {
         Grade { objective: mean(1), metrics: metrics.into_iter().collect() }
     }
 
+    fn grades_unseen(&self) -> bool {
+        true
+    }
+
     fn outputs(&self, _: &Model) -> usize {
         1
     }

@@ -58,6 +58,17 @@ pub(crate) trait Design: Send + Sync {
         true
     }
 
+    /// The one stage that it is, where no lines describe it.
+    #[cfg(feature = "modules")]
+    fn whole(
+        &self,
+        features: usize,
+        outputs: usize,
+    ) -> Option<Result<Box<dyn crate::stage::Stage>>> {
+        let _ = (features, outputs);
+        None
+    }
+
     /// The layers that the job defines.
     fn own(&self) -> &OwnLayers {
         &NO_LAYERS
@@ -109,6 +120,10 @@ impl Network {
     }
 
     pub(crate) fn stack(&self, sizes: Sizes) -> Result<Stack> {
+        #[cfg(feature = "modules")]
+        if let Some(stage) = self.design.whole(sizes.features, sizes.outputs) {
+            return Ok(Stack::whole(self.design.input(sizes.features)?, stage?));
+        }
         let mut lines = self.design.lines(sizes.features);
         if self.design.closes() {
             lines.push(format!("linear {}", sizes.outputs));
@@ -524,6 +539,10 @@ impl Learner for Network {
             objective: self.goal.objective(sums),
             metrics: metrics.map(|(name, value)| (name.to_string(), value)).collect(),
         }
+    }
+
+    fn grades_unseen(&self) -> bool {
+        matches!(self.task(), Task::Projection | Task::Anomaly)
     }
 
     fn outputs(&self, model: &Model) -> usize {

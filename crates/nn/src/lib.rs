@@ -7,12 +7,15 @@
 
 mod chain;
 mod cut;
+mod device;
 mod flow;
 mod gan;
 mod goal;
 mod kernels;
 mod layers;
 mod learner;
+#[cfg(feature = "modules")]
+pub mod modules;
 mod muon;
 mod networks;
 mod own;

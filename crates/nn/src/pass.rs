@@ -2,16 +2,12 @@
 //! what stages report besides their output. Masks and noise are drawn by shard of rows, never by worker, so that they do
 //! not depend on who computes.
 
+pub(crate) use crate::device::device;
 use crate::stage::{Care, Parameter};
-use burn_tensor::{Device, Gradients, Tensor, TensorData};
+use burn_tensor::{Gradients, Tensor, TensorData};
 use starlings_core::{Model, Rng, Shard, Values};
 use starlings_learn::Moment;
 use std::collections::BTreeMap;
-
-/// Where tensors are computed.
-pub(crate) fn device() -> Device {
-    Device::flex()
-}
 
 /// A matrix of rows from numbers, row after row.
 pub(crate) fn tensor<const D: usize>(values: Vec<f32>, shape: [usize; D]) -> Tensor<D> {

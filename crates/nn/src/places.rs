@@ -97,10 +97,11 @@ impl Network {
         stack: &Stack,
         place: &Place,
     ) -> Result<Vec<(Parameter, Vec<f32>)>> {
-        let all = stack.parameters();
+        let (all, begun) = (stack.parameters(), stack.begun(seed));
         let draw = |index: usize| {
             let mut rng = Rng::named(seed, "network", &[index as u64]);
-            all[index].start.draw(all[index].len(), &mut rng)
+            let fresh = || all[index].start.draw(all[index].len(), &mut rng);
+            begun[index].clone().unwrap_or_else(fresh)
         };
         if place.splits {
             return split::started(stack, (place.stage as usize, place.stages as usize), draw);

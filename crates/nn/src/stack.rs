@@ -37,6 +37,17 @@ impl Stack {
         Stack::with(&NO_LAYERS, input, lines)
     }
 
+    /// A network that is one stage.
+    #[cfg(feature = "modules")]
+    pub(crate) fn whole(input: Form, stage: Box<dyn Stage>) -> Stack {
+        Stack {
+            input,
+            lines: vec!["module".to_string()],
+            own: NO_LAYERS.clone(),
+            stages: vec![stage],
+        }
+    }
+
     /// A network inside another: its parameters' names begin with `prefix`.
     ///
     /// # Errors
@@ -82,6 +93,15 @@ impl Stack {
     /// The parameters of all stages, from the first to the last.
     pub(crate) fn parameters(&self) -> Vec<Parameter> {
         self.stages.iter().flat_map(|stage| stage.parameters()).collect()
+    }
+
+    /// The first numbers of all parameters whose stages draw them themselves.
+    pub(crate) fn begun(&self, seed: u64) -> Vec<Option<Vec<f32>>> {
+        let of = |stage: &dyn Stage| match stage.begun(seed) {
+            Some(values) => values.into_iter().map(Some).collect(),
+            None => vec![None; stage.parameters().len()],
+        };
+        self.stages.iter().flat_map(|stage| of(&**stage)).collect()
     }
 
     /// The parameters of each stage.

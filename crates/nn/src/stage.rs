@@ -46,6 +46,12 @@ pub(crate) trait Stage: Send + Sync {
         None
     }
 
+    /// The first numbers of all its parameters, where it draws them itself; `None`: each starts as it says.
+    fn begun(&self, seed: u64) -> Option<Vec<Vec<f32>>> {
+        let _ = seed;
+        None
+    }
+
     /// Draws what it answers into a graph, after the value `input`, and names its own. `None`: operators on rows of
     /// numbers cannot write it.
     fn draw(&self, graph: &mut Graph, input: &str, model: &Model) -> Option<String> {

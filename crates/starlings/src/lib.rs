@@ -21,12 +21,14 @@ mod catalogue;
 mod inspection;
 mod labels;
 mod predictor;
+mod processes;
 mod training;
 mod vote;
 
 pub use catalogue::{ListedParam, Listing, combinations_table, list};
 pub use inspection::Dependence;
 pub use predictor::{Prediction, Predictor};
+pub use processes::{launch, launch_with, serve_if_worker};
 pub use training::{TrainOptions, TrainedModel, train};
 
 pub use starlings_cluster::atomic::write_whole;
@@ -48,7 +50,7 @@ pub use starlings_data::{
     fold_of_rows, survey,
 };
 pub use starlings_engine::bench::{AllReduce, Timing, Width};
-pub use starlings_engine::choices::{Carriage, Choices, codec, gate, rule, summing};
+pub use starlings_engine::choices::{Carriage, Choices, codec, gate, register, rule, summing};
 pub use starlings_engine::clock::Observer;
 pub use starlings_engine::flock::{Flock, FlockHost, FlockOptions};
 pub use starlings_engine::job::{Job, Surroundings};
@@ -59,5 +61,7 @@ pub use starlings_engine::member::JoinOptions;
 pub use starlings_engine::node::serve;
 pub use starlings_engine::stop::Stop;
 pub use starlings_learn::{Branch, Importance, Samples};
+#[cfg(feature = "modules")]
+pub use starlings_nn::modules::{OwnNetwork, own_network};
 pub use starlings_observe as observe;
 pub use starlings_transport::{Ticket, check_bind};

@@ -4,7 +4,10 @@
 use crate::vote::{poll, voters};
 use starlings_cluster::model_file::{self, ModelFile};
 use starlings_core::{Fault, Model, Panel, Result, Shard};
-use starlings_data::{Batch, DataSpec, Dealer, Holding, Intake, Schema, Table, Target, load_with};
+use starlings_data::{
+    Batch, DataSpec, Dealer, Holding, Intake, Schema, Share, Table, Target, load_with, piece_rows,
+    read_with,
+};
 use starlings_engine::choices;
 use starlings_engine::evaluation::Exam;
 use starlings_engine::job::Choice;
@@ -102,6 +105,32 @@ impl Predictor {
         self.predict_rows(&self.rows(data)?)
     }
 
+    /// The same, piece by piece: rows that are predicted are forgotten, so that a data set may be larger than memory.
+    ///
+    /// # Errors
+    /// As [`predict`](Predictor::predict), and those of whoever takes the pieces.
+    pub fn predict_pieces(
+        &self,
+        data: &DataSpec,
+        take: &mut dyn FnMut(Prediction) -> Result<()>,
+    ) -> Result<()> {
+        let schema = Schema { target: Target::None, ..self.schema.clone() };
+        let most = piece_rows(&schema);
+        let mut rows = 0;
+        read_with(data, (&schema, &self.intake), (Share::WHOLE, most), &mut |table| {
+            rows += table.rows();
+            match table.rows() {
+                0 => Ok(()),
+                _ => take(self.predict_rows(&Arc::new(table))?),
+            }
+        })?;
+        match rows {
+            // Says what is wrong with it.
+            0 => self.predict(data).and_then(take),
+            _ => Ok(()),
+        }
+    }
+
     /// The rows of a data set as the model reads them, without labels: a prediction does not look at them, so they may
     /// be missing, or classes that the model has never seen.
     ///
@@ -156,8 +185,8 @@ impl Predictor {
             rows: data,
             schema: &self.schema,
             intake: &self.intake,
-            task: self.learner.task(),
-            width: self.learner.outputs(&self.file.model),
+            learner: &*self.learner,
+            model: &self.file.model,
             predict: &|batch| self.said(&voters, batch),
             patience: PATIENCE,
         };

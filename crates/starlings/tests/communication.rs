@@ -21,6 +21,8 @@ batch = 64
 [cluster]
 workers = 3
 ";
+/// Gradients that are late by some steps need a smaller rate: at 0.01 the last of them can throw the model far off.
+const LATE: &str = "learner.learning_rate=0.004";
 const RATINGS: &str = "
 [data]
 train = 'synthetic://ratings?users=60&items=40&rows=1500&seed=2'
@@ -60,8 +62,9 @@ fn softmax_regression_learns_under_every_topology() {
     }
     for topology in ["gossip", "ako", "halton", "grouped", "star"] {
         let topology = format!("cluster.topology={topology}");
-        let report = run(SOFTMAX, &[&topology, "cluster.consistency=async"]);
-        assert!(report.evaluation["accuracy"] > 0.85, "{topology}: {:?}", report.evaluation);
+        let sets = [topology.as_str(), "cluster.consistency=async", LATE];
+        let report = run(SOFTMAX, &sets);
+        assert!(report.evaluation["accuracy"] > 0.88, "{topology}: {:?}", report.evaluation);
     }
 }
 
@@ -79,8 +82,10 @@ fn softmax_regression_learns_under_every_consistency() {
     let served =
         ["ssp", "async", "backup-workers", "staleness-aware", "delay-compensated", "downpour"];
     for name in served {
-        let report = of(name, "star");
-        assert!(report.evaluation["accuracy"] > 0.85, "{name}: {:?}", report.evaluation);
+        let consistency = format!("cluster.consistency={name}");
+        let sets = [&consistency, "cluster.topology=star", LATE];
+        let report = run(SOFTMAX, &sets);
+        assert!(report.evaluation["accuracy"] > 0.9, "{name}: {:?}", report.evaluation);
     }
     let report = of("consensus-control", "averaging");
     assert!(report.evaluation["accuracy"] > 0.9, "{:?}", report.evaluation);

@@ -59,6 +59,56 @@ fn a_preparation_streams_too() {
 }
 
 #[test]
+fn rows_are_predicted_and_measured_piece_by_piece() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("many.csv");
+    let row = |row: u64| {
+        let x = row.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
+        format!("{x}.{:040},{},{}\n", 0, row % 7, if x % 3 == row % 7 % 3 { "yes" } else { "no" })
+    };
+    let text: String = (0..150_000).map(row).collect();
+    std::fs::write(&path, format!("a,b,class\n{text}")).unwrap();
+    let data = format!("train = '{}'\nlabel = 'class'", path.display());
+    let model = trained(&job(&data, "name = 'gradient-boosting'\ntrees = 2"), &[]).unwrap();
+    let spec = starlings::DataSpec::new(path.display().to_string()).label("class");
+    let whole = model.predictor.predict(&spec).unwrap();
+    let (mut values, mut classes, mut pieces) = (Vec::new(), Vec::new(), 0);
+    let take = &mut |piece: starlings::Prediction| {
+        pieces += 1;
+        values.extend(piece.values);
+        classes.extend(piece.classes);
+        Ok(())
+    };
+    model.predictor.predict_pieces(&spec, take).unwrap();
+    assert!(pieces > 1 && values == whole.values && classes == whole.classes);
+    let panel = model.predictor.evaluate(&spec).unwrap();
+    assert_eq!(panel.rows, 150_000);
+    assert!((panel.metrics["log_loss"] - model.report.metrics["log_loss"]).abs() < 1e-9);
+}
+
+#[test]
+fn what_has_no_labels_is_measured_on_rows_it_has_not_seen() {
+    for (learner, metric) in [
+        ("name = 'autoencoder'\nhidden = [8]", "loss"),
+        ("name = 'vae'\nhidden = [8]\ncode = 2", "loss"),
+        (
+            "name = 'transformer'\ntask = 'next-token'\ntokens = 17\nwidth = 8\nheads = 2\nblocks = 1",
+            "perplexity",
+        ),
+    ] {
+        let data = "train = 'digits'\ntest = 'digits:test'\nlabel = 'class'";
+        let alone = trained(&job(data, learner), &["train.epochs=1"]).unwrap().report;
+        let same = "train = 'digits:test'\ntest = 'digits:test'\nlabel = 'class'";
+        let two = ["train.epochs=1", "cluster.workers=2"];
+        let known = trained(&job(same, learner), &two).unwrap().report;
+        assert!(alone.evaluation[metric].is_finite(), "{learner}: {:?}", alone.evaluation);
+        assert_ne!(alone.evaluation[metric], alone.metrics[metric], "{learner}: other rows");
+        let (seen, graded) = (known.evaluation[metric], known.metrics[metric]);
+        assert!((seen - graded).abs() < 1e-5 * graded.abs(), "{learner}: {seen} and {graded}");
+    }
+}
+
+#[test]
 fn a_folder_that_takes_no_file_is_named() {
     let job = job(CLASSES, "name = 'logistic-regression'");
     let sets = ["data.memory='10KB'", "data.spill='/nowhere/at/all'"];

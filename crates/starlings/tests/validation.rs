@@ -229,6 +229,27 @@ fn a_model_is_evaluated_alike_by_any_number_of_workers_and_by_the_flock_that_tra
 }
 
 #[test]
+fn an_order_within_groups_is_measured_by_whoever_evaluates() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("queries.csv");
+    let row =
+        |row: u32| format!("{},{},{},{}\n", row / 9, row * 7 % 10, row * 3 % 8, row * 5 % 11 % 4);
+    let text: String = (0..360).map(row).collect();
+    std::fs::write(&path, format!("query,a,b,grade\n{text}")).unwrap();
+    let path = path.display();
+    let text = format!(
+        "[data]\ntrain = '{path}'\ntest = '{path}'\nlabel = 'grade'\ngroup = 'query'\n\
+         [learner]\nname = 'gradient-boosting'\nloss = 'lambdarank'\ntrees = 3\nleaves = 4\n"
+    );
+    for workers in ["cluster.workers=1", "cluster.workers=3"] {
+        let found = report(&text, &[workers]);
+        let (seen, graded) = (found.evaluation["ndcg"], found.metrics["ndcg"]);
+        assert!((seen - graded).abs() < 1e-9, "{seen} and {graded}");
+        assert!(seen > 0.5 && seen < 1.0, "{seen}");
+    }
+}
+
+#[test]
 fn rows_count_by_their_weights_in_evaluation() {
     let folder = tempfile::tempdir().unwrap();
     let write = |name: &str, weight: &dyn Fn(usize) -> u32| {

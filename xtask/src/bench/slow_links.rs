@@ -74,6 +74,18 @@ const JOBS: &[Job] = &[
             &["topology=mesh", "codec=threshold", "codec.threshold=0.02"],
         )],
     },
+    Job {
+        name: "perceptron 784-512-256-10, Fashion-MNIST, batch 256",
+        file: "links-mlp.toml",
+        data: ("fashion", "fashion.parquet", "1"),
+        passes: 2,
+        peer: ["256", "0.1"],
+        kind: "mlp",
+        special: &[(
+            "local 25, int8, mesh",
+            &["consistency=local", "consistency.steps=25", "topology=mesh", "codec=int8"],
+        )],
+    },
 ];
 
 const APPROXIMATE: &[&str] =

@@ -27,25 +27,39 @@ pub(crate) struct Arguments {
 
 pub(super) fn run(arguments: &Arguments) -> Result<()> {
     let predictor = Predictor::load(&arguments.model)?;
-    let text = csv(&predictor.predict(&arguments.data.spec())?);
+    let data = arguments.data.spec();
     match &arguments.out {
-        Some(path) => write_whole(path, |out| Ok(out.write_all(text.as_bytes())?)),
-        None => say(&text),
+        Some(path) => write_whole(path, |out| {
+            predictor
+                .predict_pieces(&data, &mut csv(&mut |text| Ok(out.write_all(text.as_bytes())?)))
+        }),
+        None => predictor.predict_pieces(&data, &mut csv(&mut say)),
     }
 }
 
-fn csv(prediction: &Prediction) -> String {
-    let class = (!prediction.classes.is_empty()).then(|| "class".to_string());
-    let header: Vec<String> =
-        class.iter().chain(&prediction.names).map(|name| field(name)).collect();
-    let mut text = header.join(",") + "\n";
-    for (at, row) in prediction.values.chunks_exact(prediction.names.len().max(1)).enumerate() {
-        let class = prediction.classes.get(at).map(|class| field(class));
-        let cells: Vec<String> = class.into_iter().chain(row.iter().map(f64::to_string)).collect();
-        text += &cells.join(",");
-        text.push('\n');
+/// Writes pieces of a prediction one after another, with a header before the first.
+fn csv(write: &mut dyn FnMut(&str) -> Result<()>) -> impl FnMut(Prediction) -> Result<()> {
+    let mut begun = false;
+    move |prediction| {
+        let mut text = if begun { String::new() } else { header(&prediction) };
+        begun = true;
+        let width = prediction.names.len().max(1);
+        for (at, row) in prediction.values.chunks_exact(width).enumerate() {
+            let class = prediction.classes.get(at).map(|class| field(class));
+            let cells: Vec<String> =
+                class.into_iter().chain(row.iter().map(f64::to_string)).collect();
+            text += &cells.join(",");
+            text.push('\n');
+        }
+        write(&text)
     }
-    text
+}
+
+fn header(prediction: &Prediction) -> String {
+    let class = (!prediction.classes.is_empty()).then(|| "class".to_string());
+    let names: Vec<String> =
+        class.iter().chain(&prediction.names).map(|name| field(name)).collect();
+    names.join(",") + "\n"
 }
 
 /// A field as RFC 4180 wants it: quoted only where it must be.
@@ -68,6 +82,12 @@ mod tests {
             classes: vec!["a,b".to_string(), "say \"c\"".to_string()],
         };
         let text = "class,\"p(a,b)\",p(c)\n\"a,b\",0.75,0.25\n\"say \"\"c\"\"\",0.5,0.5\n";
-        assert_eq!(csv(&prediction), text);
+        let mut written = String::new();
+        let mut write = |more: &str| {
+            written += more;
+            Ok(())
+        };
+        csv(&mut write)(prediction).unwrap();
+        assert_eq!(written, text);
     }
 }

@@ -46,6 +46,7 @@ const TESTED: &[&str] = &[
     "kernel-svm.toml",
     "label-propagation.toml",
     "label-spreading.toml",
+    "language.toml",
     "lasso-path.toml",
     "layer.toml",
     "linear-regression.toml",
@@ -228,6 +229,13 @@ fn a_pipeline_learns_digits() {
     let report = runs("pipelined-perceptron", &[]);
     assert_eq!(report["plan"], "pipeline");
     assert!(report["evaluation"]["accuracy"].as_f64().unwrap() > 0.85, "{report}");
+}
+
+#[test]
+fn a_language_model_learns_more_than_how_often_tokens_come() {
+    let report = runs("language", &[]);
+    let perplexity = report["metrics"]["perplexity"].as_f64().unwrap();
+    assert!(perplexity < 40.0, "perplexity {perplexity} of 320 tokens");
 }
 
 #[test]

@@ -59,3 +59,18 @@ fn a_trace_shows_every_workers_lanes() {
         assert!(spans.count() > 3, "rank {rank}");
     }
 }
+
+/// Pushes of workers and copies for the next owner, each of several frames, travel on one lane at the same time.
+#[test]
+fn large_pushes_and_mirrored_rows_do_not_mix() {
+    let folder = tempdir().unwrap();
+    let job = "[data]\ntrain = 'digits'\nlabel = 'class'\n[learner]\nname = 'mlp'\nhidden = [1024, 1024]\n\
+               solver = 'sgd'\nlearning_rate = 0.001\n[train]\nsteps = 30\nbatch = 16\n\
+               [cluster]\nlauncher = 'processes'\nworkers = 2\ntopology = 'star'\nconsistency = 'ssp'\n";
+    std::fs::write(folder.path().join("job.toml"), job).unwrap();
+    for transport in ["tcp", "shared"] {
+        let set = format!("cluster.transport={transport}");
+        let ended = starlings(folder.path(), &["train", "job.toml", "--json", "--set", &set]);
+        assert_eq!(ended.report()["steps"], 30, "{transport}");
+    }
+}

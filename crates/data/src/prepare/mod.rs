@@ -6,6 +6,7 @@
 //! part that several steps share.
 
 mod bin;
+mod byte_pairs;
 mod fit;
 mod frame;
 mod hash;
@@ -20,6 +21,7 @@ mod scale;
 mod select_l1;
 mod target;
 mod tf_idf;
+mod token_rows;
 mod tokens;
 
 pub(crate) use fit::Fitter;
@@ -48,6 +50,7 @@ pub const PREPARATIONS: &[Entry<BuildPreparation>] = &[
     polynomial::ENTRY,
     tf_idf::ENTRY,
     n_grams::ENTRY,
+    token_rows::ENTRY,
     select_l1::ENTRY,
 ];
 
@@ -129,6 +132,8 @@ pub enum Fitted {
     TfIdf(tf_idf::TfIdf),
     /// Hashed words of texts.
     NGrams(n_grams::NGrams),
+    /// Texts as rows of tokens.
+    Tokens(token_rows::Tokens),
     /// Columns that a penalised fit needs.
     SelectL1(select_l1::SelectL1),
 }
@@ -158,6 +163,7 @@ impl Fitted {
             Fitted::Polynomial(step) => step,
             Fitted::TfIdf(step) => step,
             Fitted::NGrams(step) => step,
+            Fitted::Tokens(step) => step,
             Fitted::SelectL1(step) => step,
         }
     }
@@ -211,7 +217,10 @@ impl Prepared {
     #[must_use]
     pub fn reads_letters(&self) -> bool {
         let letters = |step: &Step| {
-            matches!(step.fitted, Fitted::TfIdf(_) | Fitted::NGrams(_) | Fitted::Hash(_))
+            matches!(
+                step.fitted,
+                Fitted::TfIdf(_) | Fitted::NGrams(_) | Fitted::Hash(_) | Fitted::Tokens(_)
+            )
         };
         self.steps.iter().any(letters)
     }

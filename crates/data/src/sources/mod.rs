@@ -9,6 +9,7 @@ mod jsonl;
 mod libsvm;
 mod npy;
 mod parquet;
+mod passages;
 mod synthetic;
 mod text;
 
@@ -29,6 +30,7 @@ pub const SOURCES: &[Entry<Format>] = &[
     npy::ENTRY,
     jsonl::ENTRY,
     text::ENTRY,
+    passages::ENTRY,
     idx::ENTRY,
     synthetic::ENTRY,
     builtin::ENTRY,

@@ -10,6 +10,7 @@ mod known_sets;
 mod numbered;
 mod parquet;
 mod partition;
+mod passages;
 mod prediction;
 mod synthetic;
 

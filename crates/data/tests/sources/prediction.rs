@@ -1,7 +1,7 @@
 //! Raw files read by the schema of a model.
 
 use crate::{Folder, all, classes, dense, says};
-use starlings_data::{DataSpec, Encoding, Features, LabelNeed, load_with};
+use starlings_data::{DataSpec, Encoding, Features, LabelNeed, Share, load_with, read_with};
 
 #[test]
 fn columns_are_found_by_name_and_labels_may_be_absent() {
@@ -80,4 +80,42 @@ fn the_test_part_of_digits_reads_by_the_schema_of_the_training_part() {
         load_with(&DataSpec::new("digits:test"), &survey.schema, &survey.intake).unwrap(),
         alone
     );
+}
+
+#[test]
+fn pieces_together_are_the_whole() {
+    let folder = Folder::new();
+    let row = |row: u32| {
+        let odd = row as usize % 2;
+        format!("{row}.{:060},{},{}\n", 0, ["x", "y"][odd], ["no", "yes"][odd])
+    };
+    let text: String = (0..50_000).map(row).collect();
+    let spec = folder.spec("t.csv", format!("a,b,class\n{text}"));
+    let (survey, _) = classes(&spec);
+    let whole = load_with(&spec, &survey.schema, &survey.intake).unwrap();
+    for share in [Share::WHOLE, Share { reader: 1, of: 2 }] {
+        let (mut values, mut labels, mut pieces) = (Vec::new(), Vec::new(), 0);
+        let known = (&survey.schema, &survey.intake);
+        read_with(&spec, known, (share, 1000), &mut |table| {
+            pieces += 1;
+            assert!(table.rows() > 0 && table.rows() < 40_000, "{} rows", table.rows());
+            values.extend_from_slice(dense(&table));
+            labels.extend_from_slice(&table.labels);
+            Ok(())
+        })
+        .unwrap();
+        assert!(pieces > 1, "a large file is read in pieces");
+        let mine = (0..50_000).filter(|&row| share.has(row));
+        let mine: Vec<usize> = mine.map(|row| row as usize).collect();
+        let width = whole.width();
+        assert!(mine.iter().flat_map(|row| &dense(&whole)[row * width..][..width]).eq(&values));
+        assert!(mine.iter().map(|&row| &whole.labels[row]).eq(&labels));
+    }
+    let mut sizes = Vec::new();
+    read_with(&spec, (&survey.schema, &survey.intake), (Share::NONE, 1000), &mut |table| {
+        sizes.push(table.rows());
+        Ok(())
+    })
+    .unwrap();
+    assert_eq!(sizes, [0], "whoever has no rows is told so");
 }

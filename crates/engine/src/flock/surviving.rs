@@ -84,7 +84,12 @@ impl Flock {
     }
 
     /// Goes on with those who are left. Gives the result of the sum in progress, where someone has it.
-    fn recover(&mut self, mut fault: Fault, losses: &Losses, world: u32) -> Result<Option<Update>> {
+    pub(super) fn recover(
+        &mut self,
+        mut fault: Fault,
+        losses: &Losses,
+        world: u32,
+    ) -> Result<Option<Update>> {
         loop {
             if !self.survives || !matches!(fault.blame(), Blame::Peer(_)) {
                 return Err(fault);

@@ -169,7 +169,7 @@ impl Line {
 }
 
 /// Calls a coordinator.
-pub(super) fn call(
+pub(crate) fn call(
     options: &JoinOptions,
     address: std::net::SocketAddr,
     patience: Duration,

@@ -11,7 +11,8 @@ use crate::neighbours::Neighbours;
 use crate::net::Net;
 use crate::recovery::{Flocked, Regroup};
 use crate::stop::Stop;
-use line::{Line, call};
+use line::Line;
+pub(crate) use line::call;
 use mesh::{Yard, gatekeeper};
 use orders::Orders;
 use starlings_cluster::control::Control;
@@ -71,6 +72,8 @@ pub struct Member {
     pub stop: Stop,
     /// Whether it has no seat yet: the job runs already, and takes it in once it is prepared.
     pub newcomer: bool,
+    /// Whether it had a seat from the beginning, and somebody was lost before all were linked.
+    pub(crate) unlinked: bool,
     shell: Arc<Shell>,
     threads: Vec<JoinHandle<()>>,
 }
@@ -119,13 +122,13 @@ impl Member {
         let token = Token::from_bytes(assignment.peer_token.0);
         let job = assignment.job_id;
         let yard = Yard { listener, security, door, orders: orders.clone() };
-        let mut flock = None;
+        let (mut flock, mut unlinked) = (None, false);
         if !newcomer {
             match yard.link_up(&assignment.lineup(), (job, &token)) {
                 Ok(linked) => flock = Some(linked),
                 // Someone was lost before anything began: the others begin in the next epoch, as newcomers do.
                 Err(fault) if matches!(fault.blame(), Blame::Peer(_)) && assignment.survives => {
-                    newcomer = true;
+                    (newcomer, unlinked) = (true, true);
                     assignment.deal = assignment.own_deal();
                 }
                 Err(fault) => return Err(fault),
@@ -143,7 +146,17 @@ impl Member {
         let whereabouts_of = whereabouts.clone();
         let shell = Shell { line, yard, orders, whereabouts: whereabouts_of, job, token };
         let (shell, threads) = (Arc::new(shell), vec![beating, hearing]);
-        Ok(Member { assignment, net, neighbours, whereabouts, stop, newcomer, shell, threads })
+        Ok(Member {
+            assignment,
+            net,
+            neighbours,
+            whereabouts,
+            stop,
+            newcomer,
+            unlinked,
+            shell,
+            threads,
+        })
     }
 
     /// Says something to the coordinator.
@@ -279,7 +292,7 @@ impl Drop for Member {
 }
 
 /// The coordinator's first word: credentials, when it uses any.
-fn welcome(control: &Control) -> Result<Option<TlsIdentity>> {
+pub(crate) fn welcome(control: &Control) -> Result<Option<TlsIdentity>> {
     match control.receive(Deadline::after_ms(10_000))? {
         Some(Message::ToWorker(ToWorker::Welcome(None))) => Ok(None),
         Some(Message::ToWorker(ToWorker::Welcome(Some(bytes)))) => {

@@ -6,7 +6,7 @@
 
 use super::{Arrival, BYE, MESSAGE_BYTES_MAX, MORE, Shared};
 use starlings_core::{Deadline, Seat};
-use starlings_transport::{Frame, Lane, Link, LinkError, Polled};
+use starlings_transport::{Frame, Header, Lane, Link, LinkError, Polled};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,11 +16,15 @@ const POLLING_MAX: Duration = Duration::from_micros(100);
 /// Shorter than this, polling is not worth trying.
 const POLLING_MIN: Duration = Duration::from_micros(2);
 
-/// Puts the frames of one link together into messages, lane by lane.
+/// Puts the frames of one link together into messages. Several threads of the peer may each be in the middle of a
+/// message on the same lane (a worker pushes while its server mirrors), so what is not complete is told apart by header.
 #[derive(Default)]
 pub(super) struct Assembly {
-    partial: [Vec<u8>; Lane::ALL.len()],
+    partial: Vec<(Header, Vec<u8>)>,
 }
+
+/// Messages of one link that may be incomplete at a time; a peer has fewer threads that send.
+const PARTIAL_MAX: usize = 16;
 
 /// What a frame completes.
 pub(super) enum Completed {
@@ -65,17 +69,23 @@ impl Assembly {
         if frame.header.lane == Lane::Control && frame.header.kind == BYE {
             return Completed::Bye;
         }
-        let partial = &mut self.partial[frame.header.lane as usize];
-        let mut payload = std::mem::take(partial);
-        if payload.is_empty() {
-            payload = frame.payload;
-        } else if payload.len() + frame.payload.len() <= MESSAGE_BYTES_MAX {
-            payload.extend_from_slice(&frame.payload);
-        } else {
+        let header = Header { kind: frame.header.kind & !MORE, ..frame.header };
+        let begun = self.partial.iter().position(|(of, _)| *of == header);
+        let mut payload = begun.map_or_else(Vec::new, |at| self.partial.swap_remove(at).1);
+        let waiting: usize = self.partial.iter().map(|(_, bytes)| bytes.len()).sum();
+        if waiting + payload.len() + frame.payload.len() > MESSAGE_BYTES_MAX {
             return Completed::Broken("a message is larger than allowed");
         }
+        if payload.is_empty() {
+            payload = frame.payload;
+        } else {
+            payload.extend_from_slice(&frame.payload);
+        }
         if frame.header.kind & MORE != 0 {
-            *partial = payload;
+            if self.partial.len() >= PARTIAL_MAX {
+                return Completed::Broken("too many messages are begun and not ended");
+            }
+            self.partial.push((header, payload));
             return Completed::Nothing;
         }
         Completed::Message(Arrival { from, header: frame.header, payload })
@@ -242,5 +252,42 @@ pub(super) fn read_all(from: Seat, link: &dyn Link, shared: &Shared) {
             Completed::Bye => return,
             Completed::Broken(why) => return shared.lose(from, why.to_string()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use starlings_core::Step;
+
+    fn frame(kind: u8, step: u64, bytes: &[u8]) -> Frame {
+        let header = Header { lane: Lane::Request, kind, step: Step(step), tag: 0 };
+        Frame { header, payload: bytes.to_vec() }
+    }
+
+    #[test]
+    fn messages_of_two_threads_on_one_lane_stay_apart() {
+        let mut assembly = Assembly::default();
+        let mut add = |frame: Frame| match assembly.add(Seat(1), frame) {
+            Completed::Nothing => None,
+            Completed::Message(arrival) => Some((arrival.header.kind, arrival.payload)),
+            Completed::Bye => panic!("nobody said goodbye"),
+            Completed::Broken(why) => panic!("{why}"),
+        };
+        assert_eq!(add(frame(1 | MORE, 7, b"pu")), None);
+        assert_eq!(add(frame(6 | MORE, 3, b"mir")), None);
+        assert_eq!(add(frame(2, 7, b"small")), Some((2, b"small".to_vec())));
+        assert_eq!(add(frame(1, 7, b"sh")), Some((1, b"push".to_vec())));
+        assert_eq!(add(frame(6, 3, b"ror")), Some((6, b"mirror".to_vec())));
+    }
+
+    #[test]
+    fn a_peer_cannot_begin_messages_without_end() {
+        let mut assembly = Assembly::default();
+        let broken = (0..100).any(|step| {
+            let found = assembly.add(Seat(1), frame(1 | MORE, step, b"x"));
+            matches!(found, Completed::Broken(_))
+        });
+        assert!(broken);
     }
 }

@@ -8,6 +8,7 @@ mod calibration;
 mod classes;
 mod company;
 mod numbers;
+mod order;
 mod silhouette;
 
 pub use company::{Alone, Company};
@@ -30,6 +31,8 @@ pub struct Rated<'a> {
     pub labels: &'a [f32],
     /// How much each row counts; empty when all count one.
     pub weights: &'a [f32],
+    /// The group of each row, whose rows stand together; empty when there are none.
+    pub groups: &'a [u32],
     /// The names of classes; without them their numbers serve.
     pub classes: &'a [String],
     /// The rows themselves, where distances between them mean something.
@@ -71,6 +74,9 @@ pub fn measure(company: &mut dyn Company, rated: &Rated<'_>) -> Result<Panel> {
         Task::Clustering | Task::Density if panel.rows > 0 && rated.width > 0 => {
             last_output(company, rated, &mut panel)?;
         }
+        Task::Ranking if labelled && rated.width == 1 => {
+            order::measure(company, rated, &mut panel)?;
+        }
         // Their outputs do not say how good they are: the learner's own grade does.
         _ => {}
     }
@@ -97,8 +103,8 @@ pub fn evaluate(
     width: usize,
     labels: &[f32],
 ) -> BTreeMap<String, f64> {
-    let (weights, classes, points) = (&[][..], &[][..], None);
-    let rated = Rated { task, outputs, width, labels, weights, classes, points };
+    let (weights, groups, classes, points) = (&[][..], &[][..], &[][..], None);
+    let rated = Rated { task, outputs, width, labels, weights, groups, classes, points };
     // One who is alone loses no peer.
     measure(&mut Alone, &rated).map(|panel| panel.metrics).unwrap_or_default()
 }

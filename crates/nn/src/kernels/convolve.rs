@@ -1,5 +1,6 @@
 //! Convolution of Burn's images by the kernel of `convolution.rs`.
 
+use super::composed::{self, ON_FLEX};
 use super::convolution::{self, Known};
 use super::extension::{Recorded, dims, made, plain, recorded, slice};
 use super::geometry::Geometry;
@@ -29,6 +30,9 @@ pub(crate) fn convolve(
     reach: Reach,
     finish: Finish,
 ) -> Tensor<4> {
+    if !ON_FLEX {
+        return composed::convolve(images, (weight, bias), reach, finish);
+    }
     let [_, channels, height, width] = images.dims();
     let [outputs, _, tall, broad] = weight.dims();
     let Reach { stride, padding } = reach;
@@ -128,8 +132,7 @@ impl<const N: usize> Backward<Flex, N> for Convolution {
 mod tests {
     use super::*;
     use crate::kernels::check::{assert_near, leaf, numbers_of};
-    use burn_tensor::ops::{ConvOptions, MaxPoolOptions};
-    use burn_tensor::{Gradients, activation, module};
+    use burn_tensor::Gradients;
     use starlings_core::Rng;
 
     /// Some convolution: small images of odd sizes, kernels, strides and paddings of all kinds.
@@ -150,23 +153,6 @@ mod tests {
         (geometry, Finish { rectifies: up_to(2) == 1, window })
     }
 
-    fn theirs(
-        (geometry, finish): (Geometry, Finish),
-        images: Tensor<4>,
-        (weight, bias): (Tensor<4>, Option<Tensor<1>>),
-    ) -> Tensor<4> {
-        let options = ConvOptions::new([geometry.stride; 2], geometry.padding, [1, 1], 1);
-        let output = module::conv2d(images, weight, bias, options);
-        let output = if finish.rectifies { activation::relu(output) } else { output };
-        match finish.window {
-            1 => output,
-            size => {
-                let options = MaxPoolOptions::new([size; 2]).with_stride([size; 2]);
-                module::max_pool2d(output, options)
-            }
-        }
-    }
-
     #[test]
     fn outputs_and_gradients_are_those_of_burn_for_every_geometry() {
         for seed in 0..100 {
@@ -180,7 +166,7 @@ mod tests {
             let reach = Reach { stride: geometry.stride, padding: geometry.padding };
             let given = (weight.clone(), bias.clone());
             let ours = convolve(images.clone(), given.clone(), reach, finish);
-            let theirs = theirs((geometry, finish), images.clone(), given);
+            let theirs = composed::convolve(images.clone(), given, reach, finish);
             assert_near(&name, &numbers_of(ours.clone()), &numbers_of(theirs.clone()));
             let above = leaf::<4>(seed + 300, ours.dims()).inner().autodiff();
             let back = |output: Tensor<4>| (output * above.clone()).sum().backward();

@@ -1,6 +1,7 @@
 //! The largest number of each window of an image, where windows may overlap, and where it was. Windows that lie side by side
 //! behind a convolution are done there (`window.rs`).
 
+use super::composed::{self, ON_FLEX};
 use super::extension::{Recorded, dims, made, plain, recorded, slice};
 use super::window::Finish;
 use burn_autodiff::checkpoint::base::Checkpointer;
@@ -8,17 +9,15 @@ use burn_autodiff::checkpoint::strategy::NoCheckpointing;
 use burn_autodiff::grads::Gradients;
 use burn_autodiff::ops::{Backward, Ops, OpsKind};
 use burn_flex::{Flex, FlexTensor};
-use burn_tensor::ops::MaxPoolOptions;
-use burn_tensor::{Tensor, module};
+use burn_tensor::Tensor;
 use std::sync::Arc;
 
 /// The largest number of each window of images. Windows too wide for places to be told are left to Burn.
 pub(crate) fn largest(images: Tensor<4>, size: usize, stride: usize) -> Tensor<4> {
     let [_, _, height, width] = images.dims();
     let pool = Pool { input: [height, width], size, stride };
-    if size > Finish::WINDOW_MAX {
-        let options = MaxPoolOptions::new([size; 2]).with_stride([stride; 2]);
-        return module::max_pool2d(images, options);
+    if !ON_FLEX || size > Finish::WINDOW_MAX {
+        return composed::largest(images, size, stride);
     }
     if let Some(images) = plain(&images) {
         return Tensor::from_primitive::<Flex>(pooled(pool, &images).0);
@@ -129,8 +128,7 @@ mod tests {
             let name = format!("{size} every {stride} of {height}×{width}");
             let images = leaf::<4>(7, [2, 3, height, width]);
             let ours = largest(images.clone(), size, stride);
-            let options = MaxPoolOptions::new([size; 2]).with_stride([stride; 2]);
-            let theirs = module::max_pool2d(images.clone(), options);
+            let theirs = composed::largest(images.clone(), size, stride);
             assert_eq!(numbers_of(ours.clone()), numbers_of(theirs.clone()), "{name}");
             let above = leaf::<4>(8, ours.dims()).inner().autodiff();
             let back = |output: Tensor<4>| {

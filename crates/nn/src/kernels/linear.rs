@@ -1,6 +1,7 @@
 //! y = x·W + b on rows of numbers, with a rectifier behind it if there is one, and its gradients. Products are those of the
 //! `gemm` crate, on one thread; sums begin with the biases, and what comes out is never zeroed before, nor copied after.
 
+use super::composed::{self, ON_FLEX};
 use super::extension::{Recorded, made, plain, recorded, slice};
 use super::window::Finish;
 use burn_autodiff::checkpoint::base::Checkpointer;
@@ -18,6 +19,9 @@ pub(crate) fn linear(
     (weight, bias): (Tensor<2>, Option<Tensor<1>>),
     finish: Finish,
 ) -> Tensor<2> {
+    if !ON_FLEX {
+        return composed::linear(rows, (weight, bias), finish);
+    }
     let ([count, inputs], [_, outputs]) = (rows.dims(), weight.dims());
     let how = Linear { count, inputs, outputs, rectifies: finish.rectifies };
     let bias_plain = bias.as_ref().map(plain);
@@ -267,7 +271,6 @@ fn multiply(
 mod tests {
     use super::*;
     use crate::kernels::check::{assert_near, leaf, numbers_of};
-    use burn_tensor::{activation, module};
 
     #[test]
     fn outputs_and_gradients_are_those_of_burn() {
@@ -280,8 +283,8 @@ mod tests {
                 let above = leaf::<2>(4, [count, outputs]).inner();
                 let finish = if rectifies { Finish::RECTIFY } else { Finish::NONE };
                 let ours = linear(rows.clone(), (weight.clone(), bias.clone()), finish);
-                let theirs = module::linear(rows.clone(), weight.clone(), bias.clone());
-                let theirs = if rectifies { activation::relu(theirs) } else { theirs };
+                let given = (weight.clone(), bias.clone());
+                let theirs = composed::linear(rows.clone(), given, finish);
                 assert_near(&name, &numbers_of(ours.clone()), &numbers_of(theirs.clone()));
                 let above = above.autodiff();
                 let mut own = (ours * above.clone()).sum().backward();

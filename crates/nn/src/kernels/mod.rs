@@ -1,9 +1,10 @@
 //! Kernels of our own where those of the backend are slow: convolution, linear layers and the largest of windows, forward and
 //! back, on one thread. `convolution.rs`, `window.rs` and `tile.rs` are functions of slices; the others make Burn's
-//! operations of them through its extension point (`extension.rs`).
+//! operations of them through its extension point (`extension.rs`), and on other devices than the CPU they are Burn's own (`composed.rs`).
 
 #[cfg(test)]
 mod check;
+mod composed;
 mod convolution;
 mod convolve;
 mod extension;

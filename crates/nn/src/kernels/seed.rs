@@ -1,6 +1,7 @@
 //! Where a backward pass begins that has a gradient already: a number whose gradient by a tensor is given. Without it a
 //! network that is cut into links would multiply and sum its activations at each cut only to get back what it has.
 
+use super::composed::{self, ON_FLEX};
 use super::extension::{Recorded, made, plain, recorded, slice};
 use burn_autodiff::checkpoint::base::Checkpointer;
 use burn_autodiff::checkpoint::strategy::NoCheckpointing;
@@ -14,6 +15,9 @@ use burn_tensor::Tensor;
 /// # Panics
 /// If the given gradient is itself recorded: gradients of gradients are nobody's.
 pub(crate) fn seed<const D: usize>(by: Tensor<D>, gradient: &Tensor<D>) -> Tensor<1> {
+    if !ON_FLEX {
+        return composed::seed(by, gradient);
+    }
     let gradient = plain(gradient).expect("a gradient is not recorded");
     let by = recorded(by);
     let prepared = Seed.prepare::<NoCheckpointing>([by.node()]);

@@ -54,21 +54,21 @@ fn image(shape: &[usize], features: usize) -> Result<Form> {
 }
 
 /// What a network with labels is asked.
-const TASK: Param = Param {
+pub(crate) const TASK: Param = Param {
     name: "task",
     kind: ParamKind::Choice(&["classification", "regression"]),
     default: Some("classification"),
     help: "whether labels are classes or numbers",
 };
 
-const LABEL_SMOOTHING: Param = Param {
+pub(crate) const LABEL_SMOOTHING: Param = Param {
     name: "label_smoothing",
     kind: ParamKind::Float { min: 0.0, max: 1.0 },
     default: Some("0.0"),
     help: "share of the truth that is spread over all classes",
 };
 
-const LOSS: Param = Param {
+pub(crate) const LOSS: Param = Param {
     name: "loss",
     kind: ParamKind::Choice(&["default", "cross-entropy", "focal", "squared", "absolute", "huber"]),
     default: Some("default"),
@@ -79,7 +79,7 @@ const LOSS: Param = Param {
 ///
 /// # Errors
 /// A loss that is not for the task.
-fn goal(params: &Params) -> Result<Goal> {
+pub(crate) fn goal(params: &Params) -> Result<Goal> {
     let smoothing = params.f64("label_smoothing");
     match (params.text("task"), params.text("loss")) {
         ("regression", "default" | "squared") => Ok(Goal::Number(Apart::Squared)),

@@ -7,7 +7,7 @@ use super::{Verdict, ensure};
 use crate::drive::{Drive, Driven, Run, drive};
 use crate::graph;
 use starlings_core::{
-    Ability, Blame, Block, Body, Fault, Kind, Model, Role, Rows, Step, Update, Values,
+    Ability, Blame, Block, Body, Fault, Kind, Model, Role, Rows, Shard, Step, Update, Values,
 };
 use starlings_data::{Batch, Dealer, Holding, Row, Table};
 use starlings_learn::{
@@ -74,6 +74,7 @@ fn check_case(learner: &dyn Learner, case: &Case, tolerance: f64) -> Verdict {
     runs_resume(learner, case, tolerance)?;
     steps_can_be_taken_again(learner, case)?;
     predictions_have_the_promised_form(learner, case, &alone.model)?;
+    rows_are_predicted_one_by_one(learner, case, &alone.model, tolerance)?;
     the_graph_computes_the_predictions(learner, case, &alone.model, tolerance)?;
     if learner.weighs() {
         weights_count(learner, case, &alone, tolerance)?;
@@ -242,6 +243,33 @@ fn predictions_have_the_promised_form(
     let wanted = case.table.rows() * learner.outputs(model);
     ensure!(out.len() == wanted, "{} predictions instead of {wanted}", out.len());
     ensure!(out.iter().all(|number| number.is_finite()), "a prediction is not finite");
+    Ok(())
+}
+
+/// What is said of a row does not depend on the rows beside it: data may be predicted piece by piece.
+fn rows_are_predicted_one_by_one(
+    learner: &dyn Learner,
+    case: &Case,
+    model: &Model,
+    tolerance: f64,
+) -> Verdict {
+    let said = |shards: &[Shard]| -> Result<Vec<f64>, String> {
+        let holding = Holding::whole(case.table.clone(), 3).only(shards);
+        let dealer = Dealer::new(holding, OPTIONS.seed, OPTIONS.batch);
+        let mut out = Vec::new();
+        let said = learner.predict(model, &dealer.everything(), &mut out);
+        said.map(|()| out).map_err(|fault| fault.to_string())
+    };
+    let together = said(&[Shard(0), Shard(1), Shard(2)])?;
+    let apart = [said(&[Shard(0)])?, said(&[Shard(1)])?, said(&[Shard(2)])?].concat();
+    ensure!(together.len() == apart.len(), "{} and {} answers", together.len(), apart.len());
+    for (at, (one, other)) in together.iter().zip(&apart).enumerate() {
+        let off = (one - other).abs() / one.abs().max(1.0);
+        ensure!(
+            off <= tolerance.max(1e-9),
+            "number {at} is {one} among all rows, and {other} among a third of them"
+        );
+    }
     Ok(())
 }
 

@@ -7,14 +7,17 @@
 
 mod chain;
 mod cut;
+mod factors;
 mod flow;
 mod gan;
 mod goal;
 mod layers;
 mod learner;
+mod measure;
 mod muon;
 mod networks;
 mod own;
+mod parts;
 mod pass;
 mod places;
 mod recipe;
@@ -27,6 +30,9 @@ mod stage;
 mod staged;
 mod sums;
 mod tensored;
+mod together;
+mod unfold;
+mod vocabulary;
 
 pub use layers::{Layer, layers};
 pub use networks::NETWORKS;

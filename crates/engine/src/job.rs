@@ -287,6 +287,26 @@ impl Job {
         self
     }
 
+    /// The same job, the stages of whose plan have so many layers each.
+    ///
+    /// # Errors
+    /// When the job's text is no job, which cannot be.
+    pub(crate) fn cut_at(mut self, layers: &[u32]) -> Result<Job> {
+        let broken = |error: String| Fault::machine(format!("the job cannot be written: {error}"));
+        let layers: Vec<toml::Value> = layers.iter().map(|&it| i64::from(it).into()).collect();
+        let mut table: toml::Table =
+            self.text.parse().map_err(|e: toml::de::Error| broken(e.to_string()))?;
+        self.plan.given.insert("layers".to_string(), layers.into());
+        let mut plan = self.plan.given.clone();
+        plan.insert("name".to_string(), self.plan.name.clone().into());
+        let cluster = table.entry("cluster").or_insert_with(|| toml::Table::new().into());
+        if let toml::Value::Table(cluster) = cluster {
+            cluster.insert("plan".to_string(), plan.into());
+        }
+        self.text = toml::to_string(&table).map_err(|error| broken(error.to_string()))?;
+        Ok(self)
+    }
+
     /// The same job with a parameter of its learner that it left open.
     ///
     /// # Errors

@@ -97,6 +97,12 @@ impl Merger {
         self
     }
 
+    /// How many seats sum.
+    #[must_use]
+    pub fn seats(&self) -> u32 {
+        self.group.len() as u32
+    }
+
     /// Bytes that the chunks sent so far have in memory.
     #[must_use]
     pub fn bytes_raw(&self) -> u64 {
@@ -152,7 +158,10 @@ impl Merger {
                 let codec = codec.clone();
                 self.play(multiplied_out(update), codec)
             }
-            Way::Collected(packer) => self.collect(update, packer),
+            Way::Collected(packer) if packer.weighs() && self.group.len() > 2 => {
+                self.collect_each(update, packer)
+            }
+            Way::Collected(packer) => self.collect(update, packer, false),
             Way::Rounds(rounds, inner) => {
                 let world = self.group.len() as u32;
                 let mut next = rounds.first(multiplied_out(update), self.count, world);
@@ -245,15 +254,38 @@ impl Merger {
         Some(turns)
     }
 
-    fn collect(&mut self, update: Update, packer: &mut Packer) -> Result<Update> {
+    /// Sums each block by the way that is cheapest for it (Zhang et al., 2017: HybComm): factors go to everyone, who
+    /// multiplies them out; of all else, where there are any, everyone folds a share.
+    fn collect_each(&mut self, update: Update, packer: &mut Packer) -> Result<Update> {
+        let world = self.group.len() as u32;
+        let is_factors = |block: &Block| matches!(block.body, Body::Factors(_));
+        let everyone = self.topology.pattern(self.me, world, 1) == Pattern::Everyone;
+        if !everyone || !update.blocks.iter().any(is_factors) {
+            return self.collect(update, packer, false);
+        }
+        let places: Vec<bool> = update.blocks.iter().map(is_factors).collect();
+        let (told, folded) = update.blocks.into_iter().partition(is_factors);
+        let told = self.collect(Update { blocks: told }, packer, false)?;
+        packer.address(false);
+        let folded = self.collect(Update { blocks: folded }, packer, true);
+        packer.address(true);
+        let (mut told, mut folded) = (told.blocks.into_iter(), folded?.blocks.into_iter());
+        let next = |is_told: bool| if is_told { told.next() } else { folded.next() };
+        Ok(Update { blocks: places.into_iter().filter_map(next).collect() })
+    }
+
+    /// Contributions go whole to everyone or to owners, as the topology says; or to owners in any case.
+    fn collect(&mut self, update: Update, packer: &mut Packer, owned: bool) -> Result<Update> {
         let count = self.next_count();
         let (topology, me, world) = (self.topology.clone(), self.me, self.group.len() as u32);
         let sitting = Sitting { count: count.0, me, world };
         let owners = |chunks| match topology.pattern(me, world, chunks) {
-            Pattern::Everyone => None,
+            Pattern::Everyone if !owned => None,
             Pattern::Owners(owners) => Some(owners),
             // A topology of moves folds on the way: contributions go to owners in turn instead.
-            Pattern::Moves(_) => Some((0..chunks).map(|c| Seat(c as u32 % world)).collect()),
+            Pattern::Moves(_) | Pattern::Everyone => {
+                Some((0..chunks).map(|c| Seat(c as u32 % world)).collect())
+            }
         };
         let mut machine = Collected::new(update, sitting, topology.grain(world), owners);
         let by = Deadline::after(self.patience);

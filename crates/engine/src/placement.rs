@@ -4,8 +4,11 @@
 use crate::choices::Choices;
 use crate::desk::{first_model, place_of};
 use crate::job::{Choice, Job};
+use crate::train::facts;
 use starlings_core::{Fault, Model, Result, Role, Seat};
+use starlings_data::{arrange, survey};
 use starlings_learn::{Facts, Place};
+use std::time::Instant;
 
 /// The plan of a job with `[place]`, whose keys are workers and whose values are layers: `0 = "1-3"`.
 ///
@@ -70,6 +73,36 @@ fn range(text: &str) -> Option<(i64, i64)> {
     let (from, to) = text.split_once('-').unwrap_or((text, text));
     let (from, to) = (from.trim().parse().ok()?, to.trim().parse().ok()?);
     (0 < from && from <= to).then_some((from, to))
+}
+
+/// Where a plan wants its stages cut by the time that layers take: measures here, once, and writes the cut into the job, so
+/// that all workers have the same.
+///
+/// # Errors
+/// Data that cannot be read, or a model that cannot be cut so.
+pub(crate) fn measured(job: Job, choices: Choices) -> Result<(Job, Choices)> {
+    if !choices.plan.measures() {
+        return Ok((job, choices));
+    }
+    if job.launcher == "mpi" {
+        return Err(Fault::caller("ranks of MPI would each measure another cut")
+            .hint("set costs = \"counted\" in [cluster] plan, or layers by hand"));
+    }
+    let learner = &choices.learner;
+    let survey = survey(&job.train, learner.encoding(), learner.label())?;
+    let facts = facts(&job, &arrange(&job.train, survey, job.shards)?);
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "what layers take is measured before the job starts"
+    )]
+    let begun = Instant::now();
+    let clock = || begun.elapsed().as_secs_f64();
+    let Some(layers) = learner.measured_cut(&facts, choices.plan.stages(), &clock)? else {
+        return Ok((job, choices));
+    };
+    let job = job.cut_at(&layers)?;
+    let choices = Choices::of(&job)?;
+    Ok((job, choices))
 }
 
 /// Makes the first model of each stage, and throws it away: what cannot start is refused before workers do.

@@ -63,6 +63,7 @@ pub struct Task {
 /// A bad job or bad data (caller), a lost worker (peer, named), a failing disk (machine), or interrupted.
 pub fn train(job: Job, options: Options) -> Result<Trained> {
     let choices = Choices::of(&job)?;
+    let (job, choices) = placement::measured(job, choices)?;
     let launcher = Entry::find("launcher", LAUNCHERS, &job.launcher)?;
     let id = starlings_transport::Ticket::random()?.job;
     let task = Task { job, choices, options, id };

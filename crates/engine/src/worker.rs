@@ -4,6 +4,7 @@
 //! do they touch? contribute, exchange, apply, tell, keep. Everything it calls is one of the eight stops.
 
 use crate::bridge::HandedIn;
+use crate::choices::Carriage;
 use crate::clock::{COMPUTATION, GATE, MERGE};
 use crate::desk::{Desk, Finished};
 use crate::exchange::served::Asks;
@@ -35,6 +36,7 @@ fn walk(desk: &mut Desk) -> Result<()> {
     desk.start()?;
     let mut outbox = Outbox::new();
     outbox.want_factors(desk.wants_factors);
+    outbox.weigh_factors(matches!(desk.choices.carriage, Carriage::Auto(_)));
     while let Some(step) = desk.walk.next_step() {
         desk.net.check()?;
         if step.0 % COMPARED_EVERY == COMPARED_EVERY - 1 && desk.choices.always_alike() {

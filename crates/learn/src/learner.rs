@@ -180,6 +180,9 @@ pub struct Grade {
     pub metrics: BTreeMap<String, f64>,
 }
 
+/// The block with the sums over all stages of what [`Learner::across`] tells of each.
+pub const ACROSS: &str = "starlings.across";
+
 /// A learner.
 ///
 /// Law `Exact` (learners that require [`Ability::Lossless`] or whose statistics are sums): folding the
@@ -251,6 +254,35 @@ pub trait Learner: Send + Sync {
     /// The whole model, from one that has the tensors of all stages. Where they are the model's own there is nothing to do.
     fn assemble(&self, model: Model) -> Model {
         model
+    }
+
+    /// Which part of the model a place has, in words that people know it by; `None` where there is nothing to tell.
+    fn tell_place(&self, facts: &Facts, place: &Place) -> Option<String> {
+        let _ = (facts, place);
+        None
+    }
+
+    /// How many layers each of so many stages should have so that the slowest takes as little time as can be, measured on
+    /// rows made up for it. `clock` gives seconds from any moment on. `None`: the learner has nothing to measure.
+    ///
+    /// # Errors
+    /// When the model cannot be cut so.
+    fn measured_cut(
+        &self,
+        facts: &Facts,
+        stages: u32,
+        clock: &dyn Fn() -> f64,
+    ) -> Result<Option<Vec<u32>>> {
+        let _ = (facts, stages, clock);
+        Ok(None)
+    }
+
+    /// What every stage must know of all stages before it applies an update, as numbers that are summed over them: the
+    /// squared length of a gradient, for example. `apply` finds the sums in the block [`ACROSS`], where the model is cut.
+    /// Always the same length; what several stages have is told by one of them.
+    fn across(&self, model: &Model, update: &Update) -> Vec<f64> {
+        let _ = (model, update);
+        Vec::new()
     }
 
     /// Puts what an earlier model of this learner knows into one that `init` has just made: training goes on from there.

@@ -19,6 +19,7 @@ pub struct Outbox {
     names: Vec<String>,
     sink: Option<Box<dyn Sink>>,
     factors: bool,
+    weighs: bool,
 }
 
 impl Outbox {
@@ -42,6 +43,20 @@ impl Outbox {
     #[must_use]
     pub fn wants_factors(&self) -> bool {
         self.factors
+    }
+
+    /// Whether factors are wanted only where they are fewer numbers than a sum of matrices sends.
+    pub fn weigh_factors(&mut self, weighs: bool) {
+        self.weighs = weighs;
+    }
+
+    /// Whether a matrix of a shape is wanted as factors, of which all workers together have so many terms in this step. Of
+    /// an M × N matrix and K terms on P workers, each sends K(M + N)(P − 1)/P numbers to the others, or 2MN(P − 1)/P in a
+    /// sum that everyone adds a share of (Zhang et al., 2017: Poseidon).
+    #[must_use]
+    pub fn takes_factors(&self, (rows, width): (usize, usize), terms: u64) -> bool {
+        let (rows, width) = (rows as u128, width as u128);
+        self.factors && (!self.weighs || u128::from(terms) * (rows + width) < 2 * rows * width)
     }
 
     /// Emits a block. Its name must be new in this step.

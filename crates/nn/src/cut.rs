@@ -1,5 +1,5 @@
 //! Where a network is cut into the stages of a pipeline: by hand, or so that the costliest stage costs as little as possible.
-//! Costs are counted: multiplications of a row's way through a layer, for layers of one kind differ by them alone.
+//! Costs are counted (multiplications of a row's way through a layer, the same in every run) or measured (see `measure.rs`).
 
 use crate::stack::Stack;
 use starlings_core::{Fault, Result};
@@ -15,7 +15,7 @@ pub(crate) fn section(stack: &Stack, place: &Place) -> Result<Range<usize>> {
         return Ok(0..stack.len());
     }
     let ends = match place.layers.is_empty() {
-        true => even(stack, place.stages as usize)?,
+        true => even(stack, place.stages as usize, &stack.costs())?,
         false => by_hand(stack, &place.layers)?,
     };
     let stage = place.stage as usize;
@@ -39,8 +39,18 @@ fn by_hand(stack: &Stack, layers: &[u32]) -> Result<Vec<usize>> {
     Ok(layers.iter().map(after).collect())
 }
 
+/// How many layers each stage has where the dearest by these costs is as cheap as can be.
+///
+/// # Errors
+/// More stages than layers with parameters.
+pub(crate) fn by_costs(stack: &Stack, stages: usize, costs: &[u64]) -> Result<Vec<u32>> {
+    let ends = even(stack, stages, costs)?;
+    let starts = std::iter::once(0).chain(ends.iter().copied());
+    Ok(starts.zip(&ends).map(|(start, end)| (end - start) as u32).collect())
+}
+
 /// Ends of stages whose dearest is as cheap as can be. A stage begins with a layer that has parameters, but for the first.
-fn even(stack: &Stack, stages: usize) -> Result<Vec<usize>> {
+fn even(stack: &Stack, stages: usize, all: &[u64]) -> Result<Vec<usize>> {
     let with: Vec<usize> =
         (0..).zip(stack.numbers()).filter(|(_, numbers)| *numbers > 0).map(|(at, _)| at).collect();
     if stages > with.len() {
@@ -53,7 +63,6 @@ fn even(stack: &Stack, stages: usize) -> Result<Vec<usize>> {
     }
     // Units are such a layer and what follows it.
     let ends: Vec<usize> = with.iter().skip(1).copied().chain([stack.len()]).collect();
-    let all = stack.costs();
     let starts = std::iter::once(0).chain(ends.iter().copied());
     let costs: Vec<u64> = starts.zip(&ends).map(|(from, &to)| all[from..to].iter().sum()).collect();
     Ok(balanced(&costs, stages).into_iter().map(|unit| ends[unit - 1]).collect())
@@ -111,6 +120,14 @@ mod tests {
         let lines = ["conv 8", "relu", "conv 8", "relu", "max-pool 2", "linear 64", "linear 10"];
         assert_eq!(section(&stack(image, &lines), &Place::stage(1, 2)).unwrap(), 5..7);
         assert_eq!(section(&network, &Place::WHOLE).unwrap(), 0..5);
+    }
+
+    #[test]
+    fn costs_decide_how_many_layers_a_stage_has() {
+        let network = stack(Form::Flat(8), &["linear 8", "relu", "linear 8", "relu", "linear 8"]);
+        assert_eq!(by_costs(&network, 2, &[9, 0, 1, 0, 1]).unwrap(), [2, 3]);
+        assert_eq!(by_costs(&network, 2, &[1, 0, 1, 0, 9]).unwrap(), [4, 1]);
+        assert_eq!(by_costs(&network, 2, &[1, 9, 1, 0, 1]).unwrap(), [2, 3]);
     }
 
     #[test]

@@ -90,6 +90,34 @@ impl Flow {
         }
     }
 
+    /// The shape of one row.
+    pub(crate) fn form(&self) -> Form {
+        match self {
+            Flow::Flat(rows) => Form::Flat(rows.dims()[1]),
+            Flow::Sequence(rows) => {
+                let [_, steps, width] = rows.dims();
+                Form::Sequence { steps, width }
+            }
+            Flow::Image(rows) => {
+                let [_, channels, height, width] = rows.dims();
+                Form::Image { channels, height, width }
+            }
+        }
+    }
+
+    /// The sum with another of the same form.
+    ///
+    /// # Panics
+    /// If the forms differ.
+    pub(crate) fn plus(self, other: Flow) -> Flow {
+        match (self, other) {
+            (Flow::Flat(a), Flow::Flat(b)) => Flow::Flat(a + b),
+            (Flow::Sequence(a), Flow::Sequence(b)) => Flow::Sequence(a + b),
+            (Flow::Image(a), Flow::Image(b)) => Flow::Image(a + b),
+            _ => unreachable!("what goes beside a block has its form"),
+        }
+    }
+
     /// The same numbers with nothing before them: gradients are asked for from here on.
     pub(crate) fn leaf(self) -> Flow {
         each_number!(self, rows => rows.autodiff().detach().require_grad())

@@ -7,6 +7,7 @@ use burn_tensor::{Tensor, activation};
 use starlings_core::{Fault, Result};
 use starlings_data::{Batch, LabelNeed, Schema, Table, Target};
 use starlings_learn::{Task, refusals};
+use std::ops::Range;
 
 /// What outputs are compared with.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -166,14 +167,32 @@ impl Goal {
             }
             Goal::Next { tokens, .. } | Goal::Near { tokens, .. } => {
                 let steps = width / tokens;
-                let truth = match self {
-                    Goal::Near { window, .. } => near_tokens(told, (steps, tokens), window),
-                    Goal::Next { smoothing, .. } => next_tokens(told, (steps, tokens), smoothing),
-                    _ => unreachable!("one of the two"),
-                };
+                let truth = self.token_truth(told, steps, 0..tokens);
                 let scores = outputs.reshape([rows * steps, tokens]);
                 (activation::log_softmax(scores, 1) * tensor(truth, [rows * steps, tokens])).sum()
             }
+        }
+    }
+
+    /// How many tokens it tells apart at each step, where it does: the vocabulary.
+    pub(crate) fn vocabulary(self) -> Option<usize> {
+        match self {
+            Goal::Next { tokens, .. } | Goal::Near { tokens, .. } => Some(tokens),
+            _ => None,
+        }
+    }
+
+    /// What the logarithms of the chances of some tokens are multiplied by, step after step.
+    ///
+    /// # Panics
+    /// If the goal has no vocabulary.
+    pub(crate) fn token_truth(self, told: &Told, steps: usize, some: Range<usize>) -> Vec<f32> {
+        match self {
+            Goal::Near { window, .. } => near_tokens(told, (steps, some), window),
+            Goal::Next { tokens, smoothing } => {
+                next_tokens(told, (steps, some), (smoothing, tokens))
+            }
+            _ => unreachable!("only these two are about tokens"),
         }
     }
 
@@ -245,27 +264,37 @@ impl Goal {
 }
 
 /// What logarithms of chances are multiplied by: at each step but the last the next token counts, all steps alike.
-fn next_tokens(told: &Told, (steps, tokens): (usize, usize), smoothing: f64) -> Vec<f32> {
-    let mut truth = vec![0.0; told.inputs.len() * tokens];
-    for (at, truth) in truth.chunks_exact_mut(tokens).enumerate() {
+fn next_tokens(
+    told: &Told,
+    (steps, some): (usize, Range<usize>),
+    (smoothing, tokens): (f64, usize),
+) -> Vec<f32> {
+    let mut truth = vec![0.0; told.inputs.len() * some.len()];
+    for (at, truth) in truth.chunks_exact_mut(some.len()).enumerate() {
         if (at + 1) % steps == 0 {
             continue;
         }
         let weight = told.weights[at / steps] / (steps - 1) as f32;
         truth.fill(-weight * (smoothing / tokens as f64) as f32);
-        truth[told.inputs[at + 1] as usize] -= weight * (1.0 - smoothing) as f32;
+        let next = told.inputs[at + 1] as usize;
+        if some.contains(&next) {
+            truth[next - some.start] -= weight * (1.0 - smoothing) as f32;
+        }
     }
     truth
 }
 
 /// The same for neighbours: all pairs of a row count alike.
-fn near_tokens(told: &Told, (steps, tokens): (usize, usize), window: usize) -> Vec<f32> {
-    let mut truth = vec![0.0; told.inputs.len() * tokens];
+fn near_tokens(told: &Told, (steps, some): (usize, Range<usize>), window: usize) -> Vec<f32> {
+    let mut truth = vec![0.0; told.inputs.len() * some.len()];
     let share = 1.0 / neighbours(steps, window) as f32;
-    for (at, truth) in truth.chunks_exact_mut(tokens).enumerate() {
+    for (at, truth) in truth.chunks_exact_mut(some.len()).enumerate() {
         let (row, place) = (at / steps, at % steps);
         for other in around(place, steps, window) {
-            truth[told.inputs[row * steps + other] as usize] -= told.weights[row] * share;
+            let token = told.inputs[row * steps + other] as usize;
+            if some.contains(&token) {
+                truth[token - some.start] -= told.weights[row] * share;
+            }
         }
     }
     truth

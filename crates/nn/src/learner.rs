@@ -4,14 +4,16 @@
 //! with exact sums the model is, to rounding, the one that one worker would have made of the same global batch.
 
 use crate::chain::{self, Link, Source};
+use crate::factors::{Terms, apart, factored};
 use crate::flow::{Flow, Form};
 use crate::goal::{Goal, SUMS, Told};
 use crate::own::{NO_LAYERS, OwnLayers};
+use crate::parts;
 use crate::pass::{Lesson, Pass, Share, Weights, numbers, tensor};
 use crate::recipe::Recipe;
 use crate::room;
 use crate::solver::{Stride, all_finite, f32s_mut};
-use crate::split::{self, Split};
+use crate::split::{self, Ends, Split};
 use crate::stack::Stack;
 use crate::stage::{Care, Parameter};
 use crate::sums::{Emission, Sums};
@@ -21,8 +23,8 @@ use starlings_core::{
 };
 use starlings_data::{Batch, LabelNeed, Row, Schema, Slice};
 use starlings_learn::{
-    Appetite, Facts, Footprint, Grade, Learner, Moment, Outbox, Outcome, Place, Samples, Task,
-    Work, refusals,
+    ACROSS, Appetite, Facts, Footprint, Grade, Learner, Moment, Outbox, Outcome, Place, Samples,
+    Task, Work, refusals,
 };
 use std::ops::Range;
 
@@ -37,8 +39,13 @@ const COUNT: &str = "rows";
 /// Rows that answer at once.
 pub(crate) const ANSWERED: usize = 256;
 /// What networks give unless their parameters take it away.
-pub(crate) const GIVES: &[Ability] =
-    &[Ability::RowWise, Ability::LocalSteps, Ability::StagedModel, Ability::SplitModel];
+pub(crate) const GIVES: &[Ability] = &[
+    Ability::RowWise,
+    Ability::LocalSteps,
+    Ability::StagedModel,
+    Ability::Factors,
+    Ability::SplitModel,
+];
 /// How much of a tracked mean a step replaces, as in PyTorch.
 const FRESH: f32 = 0.1;
 
@@ -115,7 +122,7 @@ impl Network {
         let mut lines = design.lines(1);
         let tracks = lines.iter().any(|line| design.own().tracks(line));
         lines.push("linear 1".to_string());
-        let splits = recipe.solver.is_row_wise() && split::has_pair(&lines);
+        let splits = recipe.solver.is_row_wise() && split::can_split(&lines);
         Network { design, goal, recipe, tracks, splits }
     }
 
@@ -146,13 +153,19 @@ impl Network {
     fn stack_of(&self, model: &Model) -> Result<(Sizes, Stack)> {
         let sizes = Sizes::of(model);
         let stack = self.stack(sizes)?;
-        match split::part_of(model) {
+        match parts::part_of(model) {
             None => Ok((sizes, stack)),
             Some(part) => {
-                let split = Split::of(&stack, part)?;
+                let split = self.split(&stack, part)?;
                 Ok((sizes, stack.part(&split)?))
             }
         }
+    }
+
+    /// How a network is split, as one part sees it.
+    pub(crate) fn split(&self, stack: &Stack, part: (usize, usize)) -> Result<Split> {
+        let ends = self.goal.vocabulary().map_or(Ends::Whole, |_| Ends::Vocabulary);
+        Split::of(stack, part, ends)
     }
 
     fn check(&self, sizes: Sizes, batch: &Batch<'_>) -> Result<()> {
@@ -247,15 +260,28 @@ impl Network {
         let mut flow = shaped(known.stack, inputs);
         let mut links = Vec::with_capacity(known.links.len());
         for (index, stages) in known.links.iter().enumerate() {
+            // A layer that leaves as factors is a link by itself.
+            let factored = known.factored.contains(&stages.start);
+            let left = factored.then(|| numbers(flow.clone().flat()));
             let link = Link::forward((known.stack, stages.clone()), flow, index > 0, &mut pass);
             flow = link.output();
             sums.loss += link.penalty();
-            links.push((stages.clone(), link));
+            links.push((stages.clone(), link, left));
         }
-        let loss = self.goal.loss(flow.flat(), &told);
+        let is_told = links.last().is_some_and(|(_, _, left)| left.is_some());
+        let outputs = if is_told { flow.leaf() } else { flow };
+        let loss = self.goal.loss(outputs.clone().flat(), &told);
         sums.count(&told, f64::from(loss.clone().into_scalar::<f32>()));
-        let mut source = Some(Source::Loss(loss));
-        while let Some((stages, link)) = links.pop() {
+        let mut source = match is_told {
+            true => outputs.gradient(&mut loss.backward()).map(Source::Above),
+            false => Some(Source::Loss(loss)),
+        };
+        while let Some((stages, link, left)) = links.pop() {
+            if let (Some(left), Some(Source::Above(gradient))) = (left, &source) {
+                let matrix = known.stack.parameters_of(stages.clone()).start;
+                let right = numbers(gradient.clone().flat());
+                sums.factors.entry(matrix).or_default().add(&left, &right);
+            }
             let back = source.take().and_then(|source| link.backward(source));
             let (gradients, below) = back.map_or((None, None), |(own, below)| (Some(own), below));
             let mine = (known.parameters, known.stack.parameters_of(stages));
@@ -278,7 +304,9 @@ impl Network {
         let factor = self.recipe.schedule.factor(moment.step.0, sizes.steps);
         let mut scale = 1.0 / moment.rows.max(1) as f64;
         if self.recipe.clip_norm > 0.0 {
-            let squares: f64 = trained.filter_map(|name| update.get(name)).map(squared).sum();
+            let own = || trained.filter_map(|name| update.get(name)).map(squared).sum();
+            // Where the model is cut, the length is that of all stages' gradients.
+            let squares = update.get(ACROSS).map_or_else(own, |block| block.f64s()[0]);
             let length = squares.sqrt() * scale;
             scale *= (self.recipe.clip_norm / (length + 1e-6)).min(1.0);
         }
@@ -309,6 +337,8 @@ struct Known<'a> {
     weights: &'a Weights,
     /// Stages whose gradients are computed together, the lowest first.
     links: &'a [Range<usize>],
+    /// Stages whose matrices leave as factors, each a link by itself.
+    factored: &'a [usize],
 }
 
 /// Rows on their way into a network that learns.
@@ -361,13 +391,11 @@ impl Learner for Network {
         let by_row = self.recipe.solver.is_row_wise() && self.recipe.clip_norm == 0.0;
         match (self.recipe.patience == 0, by_row && !self.tracks, self.splits) {
             (true, true, true) => GIVES,
-            (true, true, false) => &[Ability::RowWise, Ability::LocalSteps, Ability::StagedModel],
-            (true, false, true) => {
-                &[Ability::LocalSteps, Ability::StagedModel, Ability::SplitModel]
-            }
-            (true, false, false) => &[Ability::LocalSteps, Ability::StagedModel],
-            (false, _, true) => &[Ability::StagedModel, Ability::SplitModel],
-            (false, _, false) => &[Ability::StagedModel],
+            (true, true, false) => &GIVES[..4],
+            (true, false, true) => &GIVES[1..],
+            (true, false, false) => &GIVES[1..4],
+            (false, _, true) => &GIVES[2..],
+            (false, _, false) => &GIVES[2..4],
         }
     }
 
@@ -413,7 +441,7 @@ impl Learner for Network {
             self.recipe.solver.init(&mut model, &parameter);
         }
         if place.splits {
-            split::note(&mut model, (place.stage as usize, place.stages as usize));
+            parts::note(&mut model, (place.stage as usize, place.stages as usize));
         }
         if self.recipe.patience > 0 {
             let fresh = vec![0.0, 0.0, 0.0, f64::INFINITY, 0.0];
@@ -422,12 +450,36 @@ impl Learner for Network {
         Ok(model)
     }
 
+    fn tell_place(&self, facts: &Facts, place: &Place) -> Option<String> {
+        let (features, outputs) = (facts.schema.features, self.goal.outputs(&facts.schema).ok()?);
+        let stack = self.stack(Sizes { features, outputs, steps: 0 }).ok()?;
+        self.told_place(&stack, place)
+    }
+
+    fn measured_cut(
+        &self,
+        facts: &Facts,
+        stages: u32,
+        clock: &dyn Fn() -> f64,
+    ) -> Result<Option<Vec<u32>>> {
+        let (features, outputs) = (facts.schema.features, self.goal.outputs(&facts.schema)?);
+        let stack = self.stack(Sizes { features, outputs, steps: 0 })?;
+        self.cut_by_time((facts, &stack), stages, clock).map(Some)
+    }
+
+    fn across(&self, model: &Model, update: &Update) -> Vec<f64> {
+        match (self.recipe.clip_norm > 0.0, self.stack_of(model)) {
+            (true, Ok((_, stack))) => vec![own_squares(&stack, model, update)],
+            _ => Vec::new(),
+        }
+    }
+
     fn assemble(&self, model: Model) -> Model {
-        let Some((_, parts)) = split::part_of(&model) else { return model };
-        let stack = self.stack(Sizes::of(&model));
-        stack
-            .and_then(|stack| split::assembled(&stack, &model, parts))
-            .expect("the parts were made by the same network")
+        let Some((_, parts)) = parts::part_of(&model) else { return model };
+        let known = "the parts were made by the same network";
+        let stack = self.stack(Sizes::of(&model)).expect(known);
+        let split = self.split(&stack, (0, parts)).expect(known);
+        parts::assembled(&stack, &split, &model)
     }
 
     fn contribute(&self, work: &mut Work<'_>) -> Result<()> {
@@ -449,6 +501,10 @@ impl Learner for Network {
         } else {
             std::iter::once(0..stack.len()).collect()
         };
+        let factored = factored(&stack, work.moment.rows, work.outbox);
+        let links = apart(links, &factored);
+        let matrices = factored.iter().map(|&stage| stack.parameters_of(stage..stage + 1).start);
+        sums.factors = matrices.map(|matrix| (matrix, Terms::default())).collect();
         let mut emission = Emission {
             parameters: &parameters,
             links: links.iter().map(|stages| stack.parameters_of(stages.clone())).collect(),
@@ -456,10 +512,14 @@ impl Learner for Network {
         };
         let weights = match work.batch.is_empty() {
             true => Weights::none(),
-            false => Weights::of(work.model, &parameters, true),
+            false => {
+                let learns = |index: usize| !sums.factors.contains_key(&index);
+                Weights::learning(work.model, &parameters, learns)
+            }
         };
         let (parameters, weights) = (&parameters[..], &weights);
-        let known = Known { stack: &stack, parameters, weights, links: &links };
+        let (links, factored) = (&links[..], &factored[..]);
+        let known = Known { stack: &stack, parameters, weights, links, factored };
         // Parts are whole shards: masks and ghost batches do not depend on how many there are.
         let size = work.batch.slices.len().div_ceil(self.recipe.parts.max(1)).max(1);
         let mut parts = work.batch.slices.chunks(size).peekable();
@@ -649,6 +709,10 @@ pub(crate) fn append(row: Row<'_>, width: usize, into: &mut Vec<f32>) {
 pub(crate) fn each_run(body: &Body, mut visit: impl FnMut(usize, &[f32])) {
     match body {
         Body::Dense(Values::F32(sums)) => visit(0, sums),
+        // Factors add up in f64.
+        Body::Dense(Values::F64(sums)) => {
+            visit(0, &sums.iter().map(|&sum| sum as f32).collect::<Vec<_>>());
+        }
         Body::Rows(Rows { index, width, values: Values::F32(sums), .. }) => {
             let width = *width as usize;
             let mut at = 0;
@@ -678,6 +742,14 @@ fn track(means: &mut [f32], body: &Body, rows: f64) {
 fn squared_error(a: &[f32], b: &[f32]) -> f32 {
     let squares = a.iter().zip(b).map(|(a, b)| f64::from(a - b).powi(2));
     (squares.sum::<f64>() / a.len() as f64) as f32
+}
+
+/// The squared length of a stage's gradient, or of a part's: what all parts have is told by the first.
+fn own_squares(stack: &Stack, model: &Model, update: &Update) -> f64 {
+    let part = parts::part_of(model).map_or(0, |(part, _)| part);
+    let trained = stack.parameters().into_iter().filter(|it| it.care != Care::Tracked);
+    let mine = trained.filter(|it| part == 0 || it.name.contains('@'));
+    mine.filter_map(|it| update.get(&it.name).map(squared)).sum()
 }
 
 /// The sum of squares of a block.

@@ -8,17 +8,20 @@
 mod chain;
 mod cut;
 mod device;
+mod factors;
 mod flow;
 mod gan;
 mod goal;
 mod kernels;
 mod layers;
 mod learner;
+mod measure;
 #[cfg(feature = "modules")]
 pub mod modules;
 mod muon;
 mod networks;
 mod own;
+mod parts;
 mod pass;
 mod places;
 mod recipe;
@@ -31,6 +34,9 @@ mod stage;
 mod staged;
 mod sums;
 mod tensored;
+mod together;
+mod unfold;
+mod vocabulary;
 
 pub use layers::{Layer, layers};
 pub use networks::NETWORKS;

@@ -32,9 +32,18 @@ impl Weights {
 
     /// Takes the weights of a model. If they are to learn, gradients are recorded from here on.
     pub(crate) fn of(model: &Model, parameters: &[Parameter], learns: bool) -> Weights {
-        let tensors = parameters.iter().map(|parameter| {
+        Weights::learning(model, parameters, |_| learns)
+    }
+
+    /// The same, where only some of them, by index, are asked for their gradients.
+    pub(crate) fn learning(
+        model: &Model,
+        parameters: &[Parameter],
+        learns: impl Fn(usize) -> bool,
+    ) -> Weights {
+        let tensors = parameters.iter().enumerate().map(|(index, parameter)| {
             let line = tensor(f32s(model, &parameter.name).to_vec(), [parameter.len()]);
-            let line = match learns && parameter.care != Care::Tracked {
+            let line = match learns(index) && parameter.care != Care::Tracked {
                 true => line.autodiff().require_grad(),
                 false => line,
             };

@@ -3,8 +3,9 @@
 
 use crate::cut;
 use crate::learner::{Lecture, Network, Sizes};
+use crate::parts;
 use crate::pass::Weights;
-use crate::split::{self, Split};
+use crate::split::Split;
 use crate::stack::Stack;
 use crate::stage::Parameter;
 use crate::staged::Staged;
@@ -57,9 +58,9 @@ impl Network {
         sums: &mut Sums,
     ) -> Result<()> {
         let weights = &Weights::of(work.model, parameters, true);
-        let spans = &self.split(Sizes::of(work.model), &work.place)?.spans()[..];
+        let split = &self.split_at(Sizes::of(work.model), &work.place)?;
         let (network, place) = (self, &work.place);
-        let part = Tensored { network, stack, parameters, weights, spans, place };
+        let part = Tensored { network, stack, parameters, weights, split, place };
         let size = work.batch.slices.len().div_ceil(self.recipe.parts.max(1)).max(1);
         for slices in work.batch.slices.chunks(size) {
             // Every part reads the same rows.
@@ -80,14 +81,14 @@ impl Network {
     ) -> Result<Vec<f64>> {
         let parameters = &stack.parameters()[..];
         let weights = &Weights::of(work.model, parameters, false);
-        let spans = &self.split(sizes, &work.place)?.spans()[..];
+        let split = &self.split_at(sizes, &work.place)?;
         let (network, place) = (self, &work.place);
-        let part = Tensored { network, stack, parameters, weights, spans, place };
+        let part = Tensored { network, stack, parameters, weights, split, place };
         part.score(work.batch, work.wires)
     }
 
-    fn split(&self, sizes: Sizes, place: &Place) -> Result<Split> {
-        Split::of(&self.stack(sizes)?, (place.stage as usize, place.stages as usize))
+    fn split_at(&self, sizes: Sizes, place: &Place) -> Result<Split> {
+        self.split(&self.stack(sizes)?, (place.stage as usize, place.stages as usize))
     }
 
     /// The parameters of a place and what they start from. Their numbers do not depend on who has the others.
@@ -104,10 +105,32 @@ impl Network {
             begun[index].clone().unwrap_or_else(fresh)
         };
         if place.splits {
-            return split::started(stack, (place.stage as usize, place.stages as usize), draw);
+            let split = self.split(stack, (place.stage as usize, place.stages as usize))?;
+            return parts::started(stack, &split, draw);
         }
         let mine = stack.parameters_of(cut::section(stack, place)?);
         Ok(mine.map(|index| (all[index].clone(), draw(index))).collect())
+    }
+
+    /// Which layers a place has, in words.
+    pub(crate) fn told_place(&self, stack: &Stack, place: &Place) -> Option<String> {
+        if place.stages == 1 {
+            return None;
+        }
+        let some = match place.splits {
+            true => {
+                let split =
+                    self.split(stack, (place.stage as usize, place.stages as usize)).ok()?;
+                split.split_layers(stack)
+            }
+            false => cut::section(stack, place).ok()?.collect(),
+        };
+        let lines = some.iter().map(|&at| format!("{} '{}'", at + 1, stack.lines()[at]));
+        let told = lines.collect::<Vec<_>>().join(", ");
+        Some(match place.splits {
+            true => format!("its share of layers {told}"),
+            false => format!("layers {told}"),
+        })
     }
 
     /// What only a whole model can do.
@@ -116,12 +139,6 @@ impl Network {
             return Ok(());
         }
         let refuse = |what: &str, hint: &str| Err(Fault::caller(what.to_string()).hint(hint));
-        if self.recipe.clip_norm > 0.0 {
-            return refuse(
-                "clip_norm is the length of the gradient of all layers, and a stage has but its own",
-                "leave out clip_norm, or choose plan = \"data-parallel\"",
-            );
-        }
         if place.splits && !self.recipe.solver.is_row_wise() {
             return refuse(
                 "this solver looks at whole matrices, and a part of a layer has but some of their columns or rows",

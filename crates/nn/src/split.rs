@@ -1,22 +1,29 @@
 //! Tensor parallelism by annotations (Shoeybi et al., "Megatron-LM: training multi-billion parameter language models using
 //! model parallelism", 2019; Yuan et al., "OneFlow: redesign the distributed deep learning framework from scratch", 2021):
-//! every layer says how its rows come in and go out on several workers, and where neighbours differ a sum is put between
-//! them.
+//! every layer says how its rows come in and go out on several workers, and where neighbours differ a conversion is put
+//! between them.
 //!
 //! | cut | parameters of a worker | rows in | rows out | gradients in | gradients out |
 //! |---|---|---|---|---|---|
 //! | whole | all | broadcast | broadcast | broadcast | broadcast |
-//! | columns | some outputs (channels) | broadcast | split | split | partial |
+//! | columns | some outputs (channels, tokens of a vocabulary) | broadcast | split | split | partial |
 //! | through | none | split | split | split | split |
 //! | rows | those for some inputs | split | partial | broadcast | split |
+//! | heads | queries, keys, values and output rows of some heads | broadcast | partial | broadcast | partial |
+//! | width | some numbers of each token's vector | broadcast | split | split | broadcast |
 //!
-//! So a layer in columns and the next one in rows cost one sum forward, after the second, and one back, before the first.
+//! What is partial is summed; what is split is put together, and a gradient of which a part has use only for its own columns
+//! is narrowed to them. So a layer in columns and the next one in rows cost one sum forward, after the second, and one back,
+//! before the first; attention costs as much by itself. An embedding is cut by width and not by tokens, for then what
+//! travels is a P-th of each vector instead of a sum of whole vectors of which all but one are zeros, and every part has the
+//! same work whatever tokens come.
 
 use crate::flow::Form;
-use crate::pass::f32s;
+use crate::parts::mark;
 use crate::stack::Stack;
 use crate::stage::Parameter;
-use starlings_core::{Fault, Model, Result, Role, Tensor, Values};
+use crate::unfold::{Piece, Unfolded, unfolded};
+use starlings_core::{Fault, Result};
 use std::ops::Range;
 
 /// What a flow is on the workers that share a model.
@@ -41,6 +48,10 @@ pub(crate) enum Cut {
     Through,
     /// Everyone has what some of its inputs are multiplied with.
     Rows,
+    /// Everyone has some heads of attention, from queries to outputs.
+    Heads,
+    /// Everyone has some numbers of the vector of each token.
+    Width,
 }
 
 impl Cut {
@@ -52,23 +63,52 @@ impl Cut {
             Cut::Columns => [Broadcast, Split, Split, Partial],
             Cut::Through => [Split, Split, Split, Split],
             Cut::Rows => [Split, Partial, Broadcast, Split],
+            Cut::Heads => [Broadcast, Partial, Broadcast, Partial],
+            // Tokens have no gradient.
+            Cut::Width => [Broadcast, Split, Split, Broadcast],
         }
     }
 }
 
-/// Layers between two sums.
+/// What the goal wants of the outputs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Ends {
+    /// Everyone has all of them.
+    Whole,
+    /// Everyone has the scores of some tokens of the vocabulary.
+    Vocabulary,
+}
+
+/// What happens to rows between two spans.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Meeting {
+    /// Nothing.
+    Pass,
+    /// They are summed over the workers.
+    Sum,
+    /// They are put together of everyone's columns.
+    Gather,
+}
+
+/// Layers between two conversions, or two ends of shortcuts.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Span {
     pub(crate) stages: Range<usize>,
-    /// Whether what comes out is summed over the workers.
-    pub(crate) sums_outputs: bool,
-    /// Whether the gradient by what comes in is.
+    /// What becomes of what comes out.
+    pub(crate) outputs: Meeting,
+    /// Whether the gradient by what comes in is summed, and whether a part keeps but its own columns of it.
     pub(crate) sums_gradients: bool,
+    pub(crate) narrows_gradients: bool,
+    /// Whether a shortcut begins before it, and whether one ends after it.
+    pub(crate) opens: bool,
+    pub(crate) closes: bool,
 }
 
 /// One worker's part of a network.
 pub(crate) struct Split {
     cuts: Vec<Cut>,
+    shortcuts: Vec<Range<usize>>,
+    pub(crate) ends: Ends,
     /// Which part, from 0, and of how many.
     pub(crate) part: usize,
     pub(crate) parts: usize,
@@ -88,229 +128,236 @@ const THROUGH: &[&str] = &[
 ];
 
 impl Split {
-    /// Annotates a network for so many parts: pairs of linear layers or convolutions with nothing else but functions and
-    /// pools between them, the first in columns and the second in rows.
+    /// Annotates a network for so many parts: attention by heads; pairs of linear layers or convolutions with nothing else
+    /// but functions and pools between them, the first in columns and the second in rows; vectors of tokens by width; and
+    /// scores of tokens by columns. Layers inside a block are annotated by themselves.
     ///
     /// # Errors
-    /// When there is no such pair, or one that the parts do not divide.
-    pub(crate) fn of(stack: &Stack, (part, parts): (usize, usize)) -> Result<Split> {
-        let mut cuts = vec![Cut::Whole; stack.lines().len()];
+    /// When nothing can be split, or the parts do not divide what is to be.
+    pub(crate) fn of(stack: &Stack, (part, parts): (usize, usize), ends: Ends) -> Result<Split> {
+        let Unfolded { pieces, shortcuts } = unfolded(stack);
+        let mut cuts = vec![Cut::Whole; pieces.len()];
+        let ends = match pieces.last() {
+            Some(last) if ends == Ends::Vocabulary && kind(last.line) == "linear" => {
+                divisible(last, (channels(last.stage.output()), "scores of tokens"), parts)?;
+                cuts[pieces.len() - 1] = Cut::Columns;
+                Ends::Vocabulary
+            }
+            _ => Ends::Whole,
+        };
         let mut at = 0;
         while at < cuts.len() {
-            match partner(stack.lines(), at) {
-                None => at += 1,
-                Some(next) => {
-                    let outputs = channels(stack.output_after(at + 1));
-                    if !outputs.is_multiple_of(parts) {
-                        let line = &stack.lines()[at];
-                        let what = format!(
-                            "layer {} '{line}' has {outputs} outputs, which {parts} workers cannot share evenly",
-                            at + 1
-                        );
-                        return Err(Fault::caller(what).hint(format!(
-                            "choose a width that is a multiple of {parts}, or another number of parts"
-                        )));
-                    }
+            let piece = &pieces[at];
+            let partner = partner(&pieces, at).filter(|&it| cuts[it] == Cut::Whole);
+            match (kind(piece.line), partner) {
+                ("attention", _) => {
+                    divisible(piece, (number(piece.line, 1), "heads"), parts)?;
+                    cuts[at] = Cut::Heads;
+                }
+                ("embedding", _) => {
+                    divisible(piece, (number(piece.line, 2), "numbers for each token"), parts)?;
+                    cuts[at] = Cut::Width;
+                }
+                (_, Some(next)) => {
+                    divisible(piece, (channels(piece.stage.output()), "outputs"), parts)?;
                     cuts[at] = Cut::Columns;
                     cuts[at + 1..next].fill(Cut::Through);
                     cuts[next] = Cut::Rows;
-                    at = next + 1;
+                    at = next;
                 }
+                _ => {}
             }
+            at += 1;
         }
         if cuts.iter().all(|&cut| cut == Cut::Whole) {
             return Err(Fault::caller("no layer of this network can be split")
-                .hint("two linear layers or convolutions with only a function or a pool between them can; else choose plan 'pipeline' or 'data-parallel'"));
+                .hint("attention, vectors of tokens, and two linear layers or convolutions with only a function or a pool between them can; else choose plan 'pipeline' or 'data-parallel'"));
         }
-        Ok(Split { cuts, part, parts })
+        Ok(Split { cuts, shortcuts, ends, part, parts })
     }
 
-    /// The lines of this part's own layers.
-    pub(crate) fn lines(&self, lines: &[String]) -> Vec<String> {
-        let own = |(line, cut): (&String, &Cut)| match cut {
-            Cut::Columns => {
-                let mut words: Vec<String> = line.split_whitespace().map(str::to_string).collect();
-                let outputs: usize = words[1].parse().expect("the whole network was built of it");
-                words[1] = (outputs / self.parts).to_string();
-                words.join(" ")
-            }
+    /// The line of this part's own layer.
+    pub(crate) fn line(&self, index: usize, line: &str) -> String {
+        let narrowed = |word: usize| {
+            let mut words: Vec<String> = line.split_whitespace().map(str::to_string).collect();
+            words[word] = (number(line, word) / self.parts).to_string();
+            words.join(" ")
+        };
+        match self.cuts[index] {
+            Cut::Columns => narrowed(1),
+            Cut::Width => narrowed(2),
             // A bias is added once.
             Cut::Rows if self.part > 0 && !line.contains("bias") => format!("{line} bias off"),
-            _ => line.clone(),
-        };
-        lines.iter().zip(&self.cuts).map(own).collect()
+            _ => line.to_string(),
+        }
+    }
+
+    /// Which layers of the job file are split, at least in part.
+    pub(crate) fn split_layers(&self, stack: &Stack) -> Vec<usize> {
+        let pieces = unfolded(stack).pieces;
+        let split = pieces.iter().enumerate().filter(|(index, _)| !self.mark(*index).is_empty());
+        let mut layers: Vec<usize> = split.map(|(_, piece)| piece.number - 1).collect();
+        layers.dedup();
+        layers
+    }
+
+    /// Which share of its heads this part's own layer has.
+    pub(crate) fn share(&self, index: usize) -> (usize, usize) {
+        match self.cuts[index] {
+            Cut::Heads => (self.part, self.parts),
+            _ => crate::layers::ALL,
+        }
+    }
+
+    /// Whether a layer takes all numbers of a row.
+    pub(crate) fn takes_whole(&self, index: usize) -> bool {
+        self.cuts[index].spreads()[0] == Spread::Broadcast
     }
 
     /// What the names of a layer's parameters have behind the layer's: parts of one tensor have different names.
-    pub(crate) fn mark(&self, stage: usize) -> String {
-        match self.cuts[stage] {
-            Cut::Columns | Cut::Rows => mark(self.part, self.parts),
+    pub(crate) fn mark(&self, index: usize) -> String {
+        match self.cuts[index] {
             Cut::Whole | Cut::Through => String::new(),
+            _ => mark(self.part, self.parts),
         }
     }
 
-    /// The layers between sums, the lowest first: a sum stands wherever neighbours' annotations differ.
+    /// The layers between conversions, the lowest first: one stands wherever neighbours' annotations differ.
     pub(crate) fn spans(&self) -> Vec<Span> {
         let count = self.cuts.len();
-        let (mut spans, mut start, mut sums_gradients) = (Vec::new(), 0, false);
+        let opens = |at: usize| self.shortcuts.iter().any(|shortcut| shortcut.start == at);
+        let closes = |at: usize| self.shortcuts.iter().any(|shortcut| shortcut.end == at);
+        // What the goal wants, and the gradients that it gives.
+        let goal = match self.ends {
+            Ends::Whole => Cut::Whole,
+            Ends::Vocabulary => Cut::Through,
+        };
+        let (mut spans, mut start, mut gradients) = (Vec::new(), 0, (false, false));
         for end in 1..=count {
-            // The goal wants whole outputs, and gives whole gradients.
-            let above = self.cuts.get(end).copied().unwrap_or(Cut::Whole).spreads();
-            let [_, out, gradients_in, _] = self.cuts[end - 1].spreads();
-            let [wanted, _, _, gradients] = above;
-            let (forward, back) = (converts(out, wanted), converts(gradients, gradients_in));
-            if forward || back || end == count {
+            let above = self.cuts.get(end).copied().unwrap_or(goal).spreads();
+            let [_, out, wanted_back, _] = self.cuts[end - 1].spreads();
+            let [wanted, _, _, back] = above;
+            let (outputs, below) = (meeting(out, wanted), returning(back, wanted_back));
+            let is_seam = outputs != Meeting::Pass || below != (false, false);
+            if is_seam || opens(end) || closes(end) || end == count {
+                let (sums_gradients, narrows_gradients) = gradients;
+                let (opens, closes) = (opens(start), closes(end));
+                assert!(
+                    !closes || wanted_back == Spread::Broadcast,
+                    "shortcuts end with whole rows"
+                );
                 let stages = start..end;
-                spans.push(Span { stages, sums_outputs: forward, sums_gradients });
-                (start, sums_gradients) = (end, back);
+                spans.push(Span {
+                    stages,
+                    outputs,
+                    sums_gradients,
+                    narrows_gradients,
+                    opens,
+                    closes,
+                });
+                (start, gradients) = (end, below);
             }
         }
         spans
     }
 
-    /// Along which axis a parameter of a stage is cut; `None` where a part has all of it.
-    pub(crate) fn axis(&self, stage: usize, line: &str, parameter: &str) -> Option<usize> {
-        let is_weight = parameter.ends_with(".weight");
-        match (self.cuts[stage], kind(line), is_weight) {
-            (Cut::Columns, _, false) => Some(0),
-            (Cut::Columns, "conv", true) | (Cut::Rows, "linear", true) => Some(0),
-            (Cut::Columns, _, true) | (Cut::Rows, _, true) => Some(1),
-            (Cut::Rows, _, false) | (Cut::Whole | Cut::Through, ..) => None,
+    /// A parameter of a layer is cut into runs of so many numbers, of each of which a part has its share; `None` where a
+    /// part has all of it.
+    pub(crate) fn run(&self, index: usize, line: &str, parameter: &Parameter) -> Option<usize> {
+        let (len, last) = (parameter.len(), *parameter.shape.last()?);
+        let name = parameter.name.rsplit('.').next().unwrap_or_default();
+        match (self.cuts[index], kind(line), name) {
+            (Cut::Whole | Cut::Through, ..) => None,
+            // Outputs come last in the matrix of a linear layer, and first in that of a convolution.
+            (Cut::Columns, "linear", "weight") | (Cut::Width, ..) => Some(last),
+            (Cut::Columns, ..) | (Cut::Rows, "linear", "weight") => Some(len),
+            (Cut::Rows, _, "weight") => Some(len / parameter.shape[0]),
+            // Queries, keys and values, and in each of them the heads.
+            (Cut::Heads, _, "weight" | "bias") => Some(last / 3),
+            (Cut::Heads, _, "output") => Some(len),
+            (Cut::Rows | Cut::Heads, ..) => None,
         }
     }
 }
 
 /// Whether any layers of a network can be split.
-pub(crate) fn has_pair(lines: &[String]) -> bool {
-    (0..lines.len()).any(|at| partner(lines, at).is_some())
+pub(crate) fn can_split(lines: &[String]) -> bool {
+    let by_itself = |line: &String| ["embedding", "attention", "transformer"].contains(&kind(line));
+    let kinds: Vec<&str> = lines.iter().map(|line| kind(line)).collect();
+    lines.iter().any(by_itself) || (0..lines.len()).any(|at| paired(&kinds, at).is_some())
 }
 
-/// The layer that makes a pair with this one: both multiply, and what is between them goes number by number.
-fn partner(lines: &[String], at: usize) -> Option<usize> {
-    let multiplies = |at: usize| ["linear", "conv"].contains(&kind(&lines[at]));
-    let next = (at + 1..lines.len()).find(|&next| !THROUGH.contains(&kind(&lines[next])));
+/// The layer that makes a pair with this one.
+fn partner(pieces: &[Piece<'_>], at: usize) -> Option<usize> {
+    let kinds: Vec<&str> = pieces.iter().map(|piece| kind(piece.line)).collect();
+    let next = paired(&kinds, at)?;
+    // Of a sequence, all numbers of a step come before those of the next: no part has neighbouring ones.
+    let mixes =
+        |it: &Piece<'_>| kind(it.line) == "flatten" && matches!(it.input, Form::Sequence { .. });
+    (!pieces[at..next].iter().any(mixes)).then_some(next)
+}
+
+/// The same by kinds: both multiply, and what is between them goes number by number.
+fn paired(kinds: &[&str], at: usize) -> Option<usize> {
+    let multiplies = |at: usize| ["linear", "conv"].contains(&kinds[at]);
+    let next = (at + 1..kinds.len()).find(|&next| !THROUGH.contains(&kinds[next]));
     next.filter(|&next| multiplies(at) && multiplies(next))
 }
 
-/// One part of a tensor that is cut along an axis.
-pub(crate) fn slice(
-    values: &[f32],
-    shape: &[usize],
-    axis: usize,
-    (part, parts): (usize, usize),
-) -> Vec<f32> {
-    let inner: usize = shape[axis..].iter().product();
-    let own = inner / parts;
-    values.chunks_exact(inner).flat_map(|run| &run[part * own..(part + 1) * own]).copied().collect()
-}
-
-/// The tensor that parts were cut from.
-pub(crate) fn join(parts: &[&[f32]], shape: &[usize], axis: usize) -> Vec<f32> {
-    let own = shape[axis..].iter().product::<usize>() / parts.len();
-    let runs = parts[0].len() / own.max(1);
-    let run = |at: usize| parts.iter().flat_map(move |part| &part[at * own..(at + 1) * own]);
-    (0..runs).flat_map(run).copied().collect()
-}
-
-/// The parameters of a part and what they start from; `draw` gives the numbers of a whole parameter by its index.
-///
-/// # Errors
-/// When the network cannot be split so.
-pub(crate) fn started(
-    stack: &Stack,
-    part: (usize, usize),
-    draw: impl Fn(usize) -> Vec<f32>,
-) -> Result<Vec<(Parameter, Vec<f32>)>> {
-    let split = Split::of(stack, part)?;
-    let own = stack.part(&split)?.parameters_by_stage();
-    let (mut index, mut started) = (0, Vec::new());
-    for (stage, (wholes, parts)) in stack.parameters_by_stage().iter().zip(own).enumerate() {
-        // A bias that only the first part has is the last of its layer.
-        for (at, parameter) in parts.into_iter().enumerate() {
-            let (whole, values) = (&wholes[at], draw(index + at));
-            let values = match split.axis(stage, &stack.lines()[stage], &whole.name) {
-                Some(axis) => slice(&values, &whole.shape, axis, part),
-                None => values,
-            };
-            started.push((parameter, values));
-        }
-        index += wholes.len();
+/// Refuses a layer whose numbers the parts cannot share evenly.
+fn divisible(piece: &Piece<'_>, (count, what): (usize, &str), parts: usize) -> Result<()> {
+    if count.is_multiple_of(parts) {
+        return Ok(());
     }
-    Ok(started)
-}
-
-/// The whole network's weights, from those of all parts.
-///
-/// # Errors
-/// When the network cannot be split so.
-pub(crate) fn assembled(stack: &Stack, model: &Model, parts: usize) -> Result<Model> {
-    let split = Split::of(stack, (0, parts))?;
-    let mut whole = Model::new();
-    let unsplit = |(name, it): &(&str, &Tensor)| it.role == Role::Weight && !name.contains('@');
-    model.iter().filter(unsplit).for_each(|(name, tensor)| whole.set(name, tensor.clone()));
-    for (stage, parameters) in stack.parameters_by_stage().into_iter().enumerate() {
-        if split.mark(stage).is_empty() {
-            continue;
+    let Piece { number, listed, .. } = piece;
+    let told = format!(
+        "layer {number} '{listed}' has {count} {what}, which {parts} workers cannot share evenly"
+    );
+    let hint = match what {
+        "outputs" => format!("choose a width that is a multiple of {parts}"),
+        "scores of tokens" => {
+            format!("set tokens = {}, of which some never come", count.next_multiple_of(parts))
         }
-        for parameter in parameters {
-            let of = |part| f32s(model, &marked(&parameter.name, &mark(part, parts)));
-            let values = match split.axis(stage, &stack.lines()[stage], &parameter.name) {
-                None => of(0).to_vec(),
-                Some(axis) => join(&(0..parts).map(of).collect::<Vec<_>>(), &parameter.shape, axis),
-            };
-            let (shape, values) = (parameter.shape.clone(), Values::F32(values));
-            whole.set(&parameter.name, Tensor { shape, values, role: Role::Weight });
-        }
-    }
-    Ok(whole)
+        _ => format!("choose a multiple of {parts}"),
+    };
+    Err(Fault::caller(told).hint(format!("{hint}, or another number of parts")))
 }
 
-/// The name of a layer's parameter with a mark behind the layer's.
-fn marked(name: &str, mark: &str) -> String {
-    let (layer, parameter) = name.rsplit_once('.').unwrap_or((name, ""));
-    format!("{layer}{mark}.{parameter}")
-}
-
-/// What says which part a model is, before its mark.
-const PART: &str = "part";
-
-/// Notes which part a model is, and of how many.
-pub(crate) fn note(model: &mut Model, (part, parts): (usize, usize)) {
-    let values = Values::I64(vec![part as i64, parts as i64]);
-    let name = format!("{PART}{}", mark(part, parts));
-    model.set(name, Tensor { shape: vec![2], values, role: Role::State });
-}
-
-/// Which part a model is, and of how many; `None` where it is whole.
-pub(crate) fn part_of(model: &Model) -> Option<(usize, usize)> {
-    let is_note = |name: &str| name.strip_prefix(PART).is_some_and(|rest| rest.starts_with('@'));
-    let (_, tensor) = model.iter().find(|(name, _)| is_note(name))?;
-    match &tensor.values {
-        Values::I64(values) => Some((values[0] as usize, values[1] as usize)),
-        _ => None,
-    }
-}
-
-/// Whether a sum is needed between what is there and what is wanted.
+/// What makes rows of one kind those of another.
 ///
 /// # Panics
-/// If no sum would do: annotations come in pairs.
-fn converts(found: Spread, wanted: Spread) -> bool {
+/// If nothing does: annotations are chosen so that something does.
+fn meeting(found: Spread, wanted: Spread) -> Meeting {
     match (found, wanted) {
-        (Spread::Partial, Spread::Broadcast) => true,
+        (Spread::Partial, Spread::Broadcast) => Meeting::Sum,
+        (Spread::Split, Spread::Broadcast) => Meeting::Gather,
         _ => {
-            assert_eq!(found, wanted, "no sum makes the one of the other");
-            false
+            assert_eq!(found, wanted, "nothing makes the one of the other");
+            Meeting::Pass
         }
     }
 }
 
-fn mark(part: usize, parts: usize) -> String {
-    format!("@{}of{parts}", part + 1)
+/// The same for gradients: whether they are summed, and whether they are narrowed.
+fn returning(found: Spread, wanted: Spread) -> (bool, bool) {
+    match (found, wanted) {
+        (Spread::Partial, Spread::Broadcast) => (true, false),
+        (Spread::Partial, Spread::Split) => (true, true),
+        (Spread::Broadcast, Spread::Split) => (false, true),
+        _ => {
+            assert_eq!(found, wanted, "nothing makes the one of the other");
+            (false, false)
+        }
+    }
 }
 
 fn kind(line: &str) -> &str {
     line.split_whitespace().next().unwrap_or_default()
+}
+
+fn number(line: &str, word: usize) -> usize {
+    let word = line.split_whitespace().nth(word);
+    word.and_then(|word| word.parse().ok()).expect("the whole network was built of it")
 }
 
 /// What columns are: numbers of a row, numbers of a step, or channels.
@@ -324,33 +371,71 @@ fn channels(form: Form) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use Cut::{Columns, Heads, Rows, Through, Whole, Width};
 
     fn split(input: Form, lines: &[&str], parts: usize) -> Result<Split> {
+        split_to(Ends::Whole, input, lines, parts)
+    }
+
+    fn split_to(ends: Ends, input: Form, lines: &[&str], parts: usize) -> Result<Split> {
         let lines: Vec<String> = lines.iter().map(|line| (*line).to_string()).collect();
-        Split::of(&Stack::build(input, &lines).unwrap(), (1, parts))
+        Split::of(&Stack::build(input, &lines).unwrap(), (1, parts), ends)
+    }
+
+    /// Stages, what becomes of outputs, whether gradients are summed and narrowed, shortcuts that begin and end.
+    fn told(split: &Split) -> Vec<(Range<usize>, Meeting, [bool; 4])> {
+        let flags = |it: &Span| [it.sums_gradients, it.narrows_gradients, it.opens, it.closes];
+        split.spans().iter().map(|it| (it.stages.clone(), it.outputs, flags(it))).collect()
     }
 
     #[test]
     fn sums_stand_where_annotations_differ() {
+        use Meeting::{Pass, Sum};
         let lines = ["linear 8", "relu", "linear 6", "relu", "linear 4"];
         let found = split(Form::Flat(5), &lines, 2).unwrap();
-        use Cut::{Columns, Rows, Through, Whole};
         assert_eq!(found.cuts, [Columns, Through, Rows, Whole, Whole]);
-        let span =
-            |stages, sums_outputs, sums_gradients| Span { stages, sums_outputs, sums_gradients };
-        assert_eq!(found.spans(), [span(0..3, true, false), span(3..5, false, false)]);
+        assert_eq!(told(&found), [(0..3, Sum, [false; 4]), (3..5, Pass, [false; 4])]);
         let lines = ["layer-norm", "linear 8", "linear 6", "tanh", "linear 4", "relu", "linear 4"];
         let found = split(Form::Flat(5), &lines, 2).unwrap();
         assert_eq!(found.cuts, [Whole, Columns, Rows, Whole, Columns, Through, Rows]);
+        let sums = [true, false, false, false];
         assert_eq!(
-            found.spans(),
+            told(&found),
             [
-                span(0..1, false, false),
-                span(1..3, true, true),
-                span(3..4, false, false),
-                span(4..7, true, true)
+                (0..1, Pass, [false; 4]),
+                (1..3, Sum, sums),
+                (3..4, Pass, [false; 4]),
+                (4..7, Sum, sums)
             ]
         );
+    }
+
+    #[test]
+    fn a_language_model_is_split_by_width_heads_columns_and_vocabulary() {
+        use Meeting::{Gather, Pass, Sum};
+        let lines =
+            ["embedding 10 8", "position", "transformer 4 causal", "layer-norm", "linear 10"];
+        let found = split_to(Ends::Vocabulary, Form::Flat(3), &lines, 2).unwrap();
+        let block = [Whole, Heads, Whole, Columns, Through, Rows];
+        assert_eq!(found.cuts, [&[Width, Whole][..], &block, &[Whole, Columns]].concat());
+        let (opens, closes) = ([false, false, true, false], [true, false, false, true]);
+        assert_eq!(
+            told(&found),
+            [
+                (0..1, Gather, [false; 4]),
+                (1..2, Pass, [false, true, false, false]),
+                (2..3, Pass, opens),
+                (3..4, Sum, closes),
+                (4..5, Pass, opens),
+                (5..8, Sum, closes),
+                (8..9, Pass, [false; 4]),
+                (9..10, Pass, [true, false, false, false]),
+            ]
+        );
+        // Vectors right below scores: their gradients are summed, and each part keeps its own columns.
+        let found = split_to(Ends::Vocabulary, Form::Flat(3), &["embedding 6 4", "linear 6"], 2);
+        let found = told(&found.unwrap());
+        assert_eq!(found[1], (1..2, Pass, [true, true, false, false]));
     }
 
     #[test]
@@ -358,21 +443,17 @@ mod tests {
         let image = Form::Image { channels: 1, height: 4, width: 4 };
         let lines = ["conv 6", "relu", "max-pool 2", "linear 5"];
         let found = split(image, &lines, 3).unwrap();
-        let lines: Vec<String> = lines.iter().map(|line| (*line).to_string()).collect();
-        assert_eq!(found.lines(&lines), ["conv 2", "relu", "max-pool 2", "linear 5 bias off"]);
+        let lines: Vec<String> =
+            lines.iter().enumerate().map(|(at, line)| found.line(at, line)).collect();
+        assert_eq!(lines, ["conv 2", "relu", "max-pool 2", "linear 5 bias off"]);
         assert_eq!((found.mark(0), found.mark(1)), ("@2of3".to_string(), String::new()));
     }
 
     #[test]
-    fn parts_are_joined_to_what_they_were_cut_from() {
-        let (shape, whole) = ([2, 6, 3], (0..36).map(|x| x as f32).collect::<Vec<_>>());
-        for (axis, parts) in [(0, 2), (1, 3), (1, 2), (2, 3)] {
-            let cut: Vec<Vec<f32>> =
-                (0..parts).map(|part| slice(&whole, &shape, axis, (part, parts))).collect();
-            let cut: Vec<&[f32]> = cut.iter().map(Vec::as_slice).collect();
-            assert_eq!(join(&cut, &shape, axis), whole, "axis {axis}");
-        }
-        assert_eq!(slice(&whole, &shape, 1, (1, 3))[..4], [6.0, 7.0, 8.0, 9.0]);
+    fn steps_that_are_flattened_are_no_neighbours() {
+        let sequence = Form::Sequence { steps: 3, width: 4 };
+        let fault = split(sequence, &["linear 8", "flatten", "linear 2"], 2).err().unwrap();
+        assert!(fault.to_string().contains("no layer of this network can be split"), "{fault}");
     }
 
     #[test]
@@ -382,5 +463,21 @@ mod tests {
         let fault =
             split(Form::Flat(5), &["linear 8", "dropout 0.5", "linear 2"], 2).err().unwrap();
         assert!(fault.to_string().contains("no layer of this network can be split"), "{fault}");
+        let language = |line: &str, tokens: usize, parts: usize| {
+            let last = format!("linear {tokens}");
+            let lines = ["embedding 9 12", line, &last];
+            let found = split_to(Ends::Vocabulary, Form::Flat(3), &lines, parts);
+            found.err().unwrap().to_string()
+        };
+        for (found, wanted) in [
+            (language("transformer 3", 10, 2), "layer 2 'transformer 3' has 3 heads, which 2"),
+            (language("attention 4", 9, 3), "layer 2 'attention 4' has 4 heads, which 3"),
+            (language("transformer 4", 9, 2), "layer 3 'linear 9' has 9 scores of tokens, which 2"),
+            (language("layer-norm", 10, 5), "layer 1 'embedding 9 12' has 12 numbers for each"),
+        ] {
+            assert!(found.contains(wanted), "{found}");
+        }
+        let hint = language("transformer 4", 9, 2);
+        assert!(hint.contains("tokens = 10"), "{hint}");
     }
 }

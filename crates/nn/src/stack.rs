@@ -8,12 +8,14 @@ use crate::own::{NO_LAYERS, OwnLayers};
 use crate::pass::Pass;
 use crate::split::Split;
 use crate::stage::{Finishing, Parameter, Stage};
+use crate::unfold::unfolded;
 use starlings_core::{Graph, Model, Result};
 use std::ops::Range;
 
 /// Stages one after another.
 pub(crate) struct Stack {
     input: Form,
+    names: Vec<String>,
     lines: Vec<String>,
     own: OwnLayers,
     stages: Vec<Box<dyn Stage>>,
@@ -42,6 +44,7 @@ impl Stack {
     pub(crate) fn whole(input: Form, stage: Box<dyn Stage>) -> Stack {
         Stack {
             input,
+            names: vec!["module".to_string()],
             lines: vec!["module".to_string()],
             own: NO_LAYERS.clone(),
             stages: vec![stage],
@@ -59,14 +62,34 @@ impl Stack {
         })
     }
 
-    /// One worker's part of a network whose layers are split.
+    /// One worker's part of a network whose layers are split, blocks unfolded. Each layer takes what comes out of the one
+    /// before it, or what conversions make of it.
     ///
     /// # Errors
     /// As for [`with`](Stack::with).
     pub(crate) fn part(&self, split: &Split) -> Result<Stack> {
-        Stack::assembled(self.input, &split.lines(&self.lines), &self.own, |index, kind| {
-            format!("{index:02}-{kind}{}", split.mark(index))
-        })
+        let mut part = Stack::empty(self.input, &self.own);
+        for (index, piece) in unfolded(self).pieces.iter().enumerate() {
+            let whole = split.takes_whole(index);
+            let input = if whole { piece.input } else { part.output() };
+            let line = split.line(index, piece.line);
+            let name = format!("{}{}", piece.name, split.mark(index));
+            let (number, line, share) = (piece.number, line.as_str(), split.share(index));
+            part.push(&Site { name, number, line, input, own: &self.own, share })?;
+        }
+        Ok(part)
+    }
+
+    fn empty(input: Form, own: &OwnLayers) -> Stack {
+        let (names, lines, stages) = (Vec::new(), Vec::new(), Vec::new());
+        Stack { input, names, lines, own: own.clone(), stages }
+    }
+
+    fn push(&mut self, site: &Site<'_>) -> Result<()> {
+        self.stages.push(layers::build(site)?);
+        self.names.push(site.name.clone());
+        self.lines.push(site.line.to_string());
+        Ok(())
     }
 
     fn assembled(
@@ -75,14 +98,13 @@ impl Stack {
         own: &OwnLayers,
         name: impl Fn(usize, &str) -> String,
     ) -> Result<Stack> {
-        let (mut stages, mut form) = (Vec::new(), input);
+        let mut stack = Stack::empty(input, own);
         for (index, line) in lines.iter().enumerate() {
             let name = name(index, line.split_whitespace().next().unwrap_or_default());
-            let stage = layers::build(&Site { name, number: index + 1, line, input: form, own })?;
-            form = stage.output();
-            stages.push(stage);
+            let (number, input, share) = (index + 1, stack.output(), layers::ALL);
+            stack.push(&Site { name, number, line, input, own, share })?;
         }
-        Ok(Stack { input, lines: lines.to_vec(), own: own.clone(), stages })
+        Ok(stack)
     }
 
     /// The form of its output rows.
@@ -107,6 +129,12 @@ impl Stack {
     /// The parameters of each stage.
     pub(crate) fn parameters_by_stage(&self) -> Vec<Vec<Parameter>> {
         self.stages.iter().map(|stage| stage.parameters()).collect()
+    }
+
+    /// The name, the line and the stage of each layer.
+    pub(crate) fn each(&self) -> impl Iterator<Item = (&str, &str, &dyn Stage)> {
+        let named = self.names.iter().zip(&self.lines).zip(&self.stages);
+        named.map(|((name, line), stage)| (name.as_str(), line.as_str(), &**stage))
     }
 
     /// Runs rows through all stages.

@@ -4,6 +4,7 @@
 use crate::flow::{Flow, Form};
 use crate::kernels::Finish;
 use crate::pass::Pass;
+use crate::stack::Stack;
 use starlings_core::{Graph, Model, Rng};
 
 /// One layer.
@@ -17,6 +18,12 @@ pub(crate) trait Stage: Send + Sync {
 
     /// Its parameters, in a fixed order.
     fn parameters(&self) -> Vec<Parameter> {
+        Vec::new()
+    }
+
+    /// Networks inside it, one after another, each beside a shortcut: what goes into one is added to what comes out of
+    /// it. Their layers can be split among workers by themselves. Empty where the stage is all of a piece.
+    fn branches(&self) -> Vec<&Stack> {
         Vec::new()
     }
 

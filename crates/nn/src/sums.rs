@@ -1,12 +1,14 @@
 //! What a worker contributes to a step: sums over its rows, one block a parameter, emitted from the last layer to the
 //! first, each as soon as it is complete.
 
+use crate::factors::Terms;
 use crate::goal::Told;
 use crate::pass::{Pass, Weights};
 use crate::stage::{Care, Parameter};
 use burn_tensor::Gradients;
 use starlings_core::{Block, Body, Values};
 use starlings_learn::Outbox;
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 /// Sums over rows.
@@ -16,12 +18,15 @@ pub(crate) struct Sums {
     pub(crate) rows: f64,
     /// One for each parameter; empty until rows have been seen.
     blocks: Vec<Vec<f32>>,
+    /// Matrices that leave as factors, by parameter.
+    pub(crate) factors: BTreeMap<usize, Terms>,
 }
 
 impl Sums {
     /// Of no rows, for so many parameters.
     pub(crate) fn new(parameters: usize) -> Sums {
-        Sums { loss: 0.0, weight: 0.0, rows: 0.0, blocks: vec![Vec::new(); parameters] }
+        let (blocks, factors) = (vec![Vec::new(); parameters], BTreeMap::new());
+        Sums { loss: 0.0, weight: 0.0, rows: 0.0, blocks, factors }
     }
 
     /// Counts rows and what was lost on them.
@@ -38,7 +43,11 @@ impl Sums {
         (weights, pass): (&Weights, &mut Pass<'_>),
         mut gradients: Option<Gradients>,
     ) {
-        for (parameter, sum) in parameters[some.clone()].iter().zip(&mut self.blocks[some]) {
+        for index in some {
+            if self.factors.contains_key(&index) {
+                continue;
+            }
+            let (parameter, sum) = (&parameters[index], &mut self.blocks[index]);
             let part = match (parameter.care, &mut gradients) {
                 (Care::Tracked, _) => pass.tracked.remove(&parameter.name).unwrap_or_default(),
                 (_, Some(gradients)) => weights.gradient(parameter, gradients),
@@ -68,9 +77,14 @@ impl Emission<'_> {
         let Some(link) = self.links.pop() else { return };
         for index in link.rev() {
             let parameter = &self.parameters[index];
-            let mut sum = std::mem::take(&mut sums.blocks[index]);
-            sum.resize(parameter.len(), 0.0);
-            let body = Body::Dense(Values::F32(sum));
+            let body = match sums.factors.remove(&index) {
+                Some(terms) => terms.body(&parameter.shape),
+                None => {
+                    let mut sum = std::mem::take(&mut sums.blocks[index]);
+                    sum.resize(parameter.len(), 0.0);
+                    Body::Dense(Values::F32(sum))
+                }
+            };
             self.outbox.emit(Block { name: parameter.name.clone(), body });
         }
         if !self.links.is_empty() {

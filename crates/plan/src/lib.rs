@@ -42,6 +42,11 @@ pub trait Plan: Send + Sync {
     /// How many stages the model is cut into.
     fn stages(&self) -> u32;
 
+    /// Whether stages are to be cut by the time that layers take, which must be measured before the job starts.
+    fn measures(&self) -> bool {
+        false
+    }
+
     /// The only number of workers that it takes, where its parameters say one.
     fn world(&self) -> Option<u32> {
         None

@@ -160,6 +160,48 @@ topology = 'mesh'
     assert!(auto < raw / 3, "auto {auto}, raw {raw}");
 }
 
+/// A large linear layer and few rows: its vectors are fewer numbers than its gradient (Zhang et al., 2017: Poseidon).
+#[test]
+fn large_layers_of_networks_leave_as_factors_where_that_is_cheaper() {
+    const NETWORK: &str = "
+[data]
+train = 'synthetic://classification?rows=96&features=300&classes=3&seed=1'
+[learner]
+name = 'mlp'
+hidden = [200]
+solver = 'momentum'
+[train]
+epochs = 1
+batch = 12
+[cluster]
+workers = 3
+topology = 'mesh'
+";
+    let codec = |name: &str| run(NETWORK, &[&format!("cluster.codec={name}")]);
+    let [raw, factors, auto] = ["raw", "factors", "auto"].map(codec);
+    for report in [&factors, &auto] {
+        let apart = (report.objective / raw.objective - 1.0).abs();
+        assert!(apart < 1e-5, "{} for {}", report.objective, raw.objective);
+    }
+    // A step has 12 rows on 3 workers, 2 of which get what one sends; numbers have 4 bytes.
+    let (steps, workers, peers, rows) = (8, 3, 2, 4);
+    let per_step = |numbers: u64| (steps * workers * peers * 4 * numbers) as f64;
+    let terms = |height: u64, width: u64| rows * (height + width);
+    let (biases, large, small) = (200 + 3, 300 * 200, 200 * 3);
+    let near = |report: &Report, wanted: f64| {
+        let found = report.bytes_sent as f64;
+        assert!((found / wanted - 1.0).abs() < 0.05, "{found} bytes where the rule says {wanted}");
+    };
+    near(&raw, per_step(large + small + biases));
+    near(&factors, per_step(terms(300, 200) + terms(200, 3) + biases));
+    // 12·(300 + 200) < 2·300·200, and 12·(200 + 3) > 2·200·3: only the large one leaves as factors. Of the rest a worker sends
+    // two thirds to those who fold them, and its own third back to both.
+    let folded = 4.0 * (small + biases) as f64 / 3.0;
+    let sent = f64::from(2 * terms(300, 200) as u32) + folded;
+    near(&auto, (steps * workers * 4) as f64 * sent);
+    assert!(auto.bytes_sent < raw.bytes_sent / 10, "{} of {}", auto.bytes_sent, raw.bytes_sent);
+}
+
 #[test]
 fn the_reproducible_fold_gives_one_model_whoever_computes_it() {
     const K_MEANS: &str = "

@@ -84,6 +84,70 @@ fn a_network_in_stages_is_the_network_of_one_worker() {
     }
 }
 
+/// The length of a gradient is that of all layers, wherever they are.
+#[test]
+fn gradients_are_cut_to_the_same_length_wherever_the_layers_are() {
+    const CLIP: &str = "learner.clip_norm=0.01";
+    let tensor: [&[&str]; 2] =
+        [&[TENSOR, &["cluster.workers=2"]].concat(), &[TENSOR, &["cluster.workers=4"]].concat()];
+    for (drops, ways) in [("learner.dropout=0.1", WAYS), ("learner.dropout=0.0", &tensor)] {
+        let alone = report(&[CLIP, drops, "cluster.workers=1"]);
+        let free = report(&[drops, "cluster.workers=1"]);
+        let effect = (alone.objective / free.objective - 1.0).abs();
+        assert!(effect > 0.01, "the length is short enough to matter: {effect}");
+        for sets in ways {
+            let stages = report(&[&[CLIP], *sets].concat());
+            let apart = (stages.objective / alone.objective - 1.0).abs();
+            assert!(apart < 1e-5, "{sets:?}: {} for {}", stages.objective, alone.objective);
+        }
+    }
+}
+
+const TRANSFORMER: &str = "
+[data]
+train = 'synthetic://classification?rows=300&features=8&classes=3&seed=6'
+[learner]
+name = 'transformer'
+steps = 4
+width = 16
+heads = 4
+blocks = 2
+dropout = 0.1
+clip_norm = 0.5
+[train]
+epochs = 3
+batch = 64
+";
+
+#[test]
+fn a_transformer_in_parts_is_that_of_one_worker() {
+    let trained = |workers: u32, parts: u32| {
+        let plan = format!("cluster.plan={{ name = 'tensor', parts = {parts} }}");
+        let sets = [format!("cluster.workers={workers}"), plan];
+        let around = Surroundings { folder: ".".into(), cores: 1 };
+        let job = Job::parse(TRANSFORMER, &sets, &around).unwrap();
+        train(job, TrainOptions::default()).map(|trained| trained.report.objective)
+    };
+    let alone = trained(1, 1).unwrap();
+    for (workers, parts) in [(2, 2), (4, 4), (4, 2)] {
+        let found = trained(workers, parts).unwrap();
+        assert!((found / alone - 1.0).abs() < 1e-5, "{parts} parts: {found} for {alone}");
+    }
+    let fault = trained(3, 3).unwrap_err().to_string();
+    assert!(fault.contains("layer 3 'transformer 4 dropout 0.1' has 4 heads, which 3"), "{fault}");
+}
+
+/// Where a network is cut changes no bit, so that a cut by clocks may be another each time.
+#[test]
+fn a_measured_cut_gives_the_bits_of_a_counted_one() {
+    let bits = |more: &[&str]| {
+        report(&[&[PIPELINE, "cluster.plan.stages=3", "cluster.workers=3"], more].concat()).digest
+    };
+    let counted = bits(&[]);
+    assert_eq!(bits(&["cluster.plan.costs=measured"]), counted);
+    assert_eq!(bits(&["cluster.plan.layers=[1, 3, 6]"]), counted);
+}
+
 #[test]
 fn both_schedules_give_the_same_bits() {
     let bits = |schedule: &str| {
@@ -146,7 +210,6 @@ fn stages_that_make_no_sense_are_refused() {
         (&[PIPELINE, "cluster.workers=2", "cluster.consistency=ssp"], "finish a step together"),
         (&[PIPELINE, "cluster.workers=2", "cluster.consistency=local"], "the whole model"),
         (&[PIPELINE, "cluster.workers=2", "cluster.topology=gossip"], "needs"),
-        (&[PIPELINE, "cluster.workers=2", "learner.clip_norm=1.0"], "clip_norm"),
         (&[PIPELINE, "cluster.workers=2", "cluster.plan.micro_batches=20"], "train.shards"),
         (&[PIPELINE, "cluster.workers=2", "cluster.plan.schedule=pipedream"], "gpipe"),
         (&["place.0=1-4", "place.1=5-9", "cluster.workers=2"], "9 layers, and the network has 10"),

@@ -116,10 +116,13 @@ impl Plans<'_> {
 
     /// The matrices of the model: blocks that carry their names may be compressed.
     fn shapes(&self) -> Shapes {
+        // Whoever multiplies factors out must know the shape of the smallest matrix.
+        let exact = matches!(self.choices.carriage, Carriage::Factors | Carriage::Auto(_));
+        let least = if exact { 1 } else { COMPRESSED_FROM };
         let floats = self.model.iter().filter(|(_, tensor)| {
             tensor.role == Role::Weight
                 && tensor.values.kind() != Kind::I64
-                && tensor.values.len() >= COMPRESSED_FROM
+                && tensor.values.len() >= least
         });
         floats.map(|(name, tensor)| (name.to_string(), (tensor.rows(), tensor.width()))).collect()
     }

@@ -7,8 +7,8 @@ use crate::exchange::packet::Losses;
 use crate::exchange::reproducible::{exponents, quantised, restored};
 use crate::exchange::served::Asks;
 use crate::merge::Merger;
-use starlings_core::{Deadline, Fault, FoldError, Model, Result, Step, Update, failpoint};
-use starlings_learn::{Learner, Moment, Needs, Outcome, Sink};
+use starlings_core::{Block, Deadline, Fault, FoldError, Model, Result, Step, Update, failpoint};
+use starlings_learn::{ACROSS, Learner, Moment, Needs, Outcome, Sink};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -19,6 +19,8 @@ pub struct Replicated {
     group: Merger,
     /// Sums among all; absent when the group is everyone.
     world: Option<Merger>,
+    /// How many seats hold the same part of the model.
+    replicas: u32,
     /// Sums of numbers that must arrive exactly.
     exact: Merger,
     /// Agrees on exponents for the reproducible fold; and how many shards there are.
@@ -58,11 +60,12 @@ impl Replicated {
     ) -> Replicated {
         let (asks, agreed) = (Asks::default(), Agreed::default());
         let Mergers { group, world, exact, peaks } = mergers;
-        let (sent, bytes_streamed) = (None, 0);
+        let (sent, bytes_streamed, replicas) = (None, 0, group.seats());
         Replicated {
             learner,
             group,
             world,
+            replicas,
             exact,
             peaks,
             courier,
@@ -167,24 +170,38 @@ impl Replicated {
             return self.learner.apply(model, &update, &moment);
         }
         let buckets = self.streamed(&mut update);
-        let asks = asks_block(self.asks);
-        let asks = match &mut self.world {
-            None => {
-                update.blocks.push(asks);
-                update = self.group.merge(update)?;
-                update.blocks.pop()
-            }
-            Some(world) => {
-                update = self.group.merge(update)?;
-                world.merge(Update { blocks: vec![asks] })?.blocks.pop()
-            }
-        };
-        self.agreed = agreed(asks);
+        let is_cut = self.world.is_some();
+        if !is_cut {
+            update.blocks.push(asks_block(self.asks));
+        }
+        update = self.group.merge(update)?;
+        if !is_cut {
+            self.agreed = agreed(update.blocks.pop());
+        }
         if let Some(courier) = self.courier.as_mut().filter(|_| buckets > 0) {
             let sums = courier.collect(buckets, Deadline::after(self.patience))?;
             update.blocks.splice(0..0, sums.into_iter().flat_map(|sum| sum.blocks));
         }
+        self.meet_other_stages(&mut update, model)?;
         failpoint!("before-apply");
         self.learner.apply(model, &update, &moment)
+    }
+
+    /// Where the model is cut: what all stages wish, and what each must know of all before it applies its update.
+    fn meet_other_stages(&mut self, update: &mut Update, model: &Model) -> Result<()> {
+        let Some(world) = &mut self.world else { return Ok(()) };
+        let across = self.learner.across(model, update);
+        let mut blocks = vec![asks_block(self.asks)];
+        blocks.extend((!across.is_empty()).then(|| Block::dense(ACROSS, across)));
+        let mut sums = world.merge(Update { blocks })?.blocks;
+        let across = if sums.len() > 1 { sums.pop() } else { None };
+        self.agreed = agreed(sums.pop());
+        if let Some(across) = across {
+            // Replicas of a stage say the same, and each stage counts once.
+            let share = 1.0 / f64::from(self.replicas);
+            let numbers = across.f64s().iter().map(|sum| sum * share).collect();
+            update.blocks.push(Block::dense(ACROSS, numbers));
+        }
+        Ok(())
     }
 }

@@ -19,6 +19,8 @@ const NUMBERS: u8 = 0;
 const SQUEEZED: u8 = 1;
 const SPARSE: u8 = 2;
 const FACTORS: u8 = 3;
+/// Factors that lose nothing in half the bytes: those of networks.
+const SHORT_FACTORS: u8 = 4;
 
 /// What a seat's codec has lost so far, by name.
 pub type Losses = BTreeMap<String, Values>;
@@ -161,10 +163,12 @@ impl Packer {
                 codec.encode_rows(&rows.range(part.from as u32, part.to as u32), out);
             }
             Body::Factors(factors) => {
-                let both = [&factors.left[..], &factors.right[..]];
-                for number in both.into_iter().flatten() {
-                    out.extend_from_slice(&number.to_le_bytes());
+                let both = || factors.left.iter().chain(&factors.right);
+                if both().all(|&number| f64::from(number as f32) == number) {
+                    both().for_each(|&number| out.extend((number as f32).to_le_bytes()));
+                    return SHORT_FACTORS;
                 }
+                both().for_each(|number| out.extend(number.to_le_bytes()));
                 return FACTORS;
             }
         }
@@ -198,6 +202,17 @@ impl Packer {
         SQUEEZED
     }
 
+    /// Whether blocks travel by whichever way is cheapest.
+    #[must_use]
+    pub fn weighs(&self) -> bool {
+        matches!(self.carriage, Carriage::Auto(_))
+    }
+
+    /// From now on contributions go to everyone, or else to owners.
+    pub fn address(&mut self, everyone: bool) {
+        self.everyone = everyone;
+    }
+
     fn cheapest(
         &self,
         cheapest: &dyn Cheapest,
@@ -205,9 +220,11 @@ impl Packer {
         part: &Part,
         out: &mut Vec<u8>,
     ) -> u8 {
+        let mut width = 8;
         let (len, nonzero, factors) = match &block.body {
             Body::Dense(values) => {
                 let span = part.span(values.len());
+                width = values.kind().bytes();
                 (span.len(), sparse::nonzero(values, span), None)
             }
             Body::Factors(factors) => {
@@ -221,7 +238,7 @@ impl Packer {
             len,
             nonzero,
             factors,
-            width: 8,
+            width,
             world: self.world,
             bytes_per_second: None,
             everyone: self.everyone,
@@ -258,7 +275,15 @@ impl Packer {
         let lossy = self.lossy(block);
         let shape = self.shapes.get(&block.name).copied();
         match (&mut block.body, head[0]) {
-            (Body::Dense(values), FACTORS) => add_factors(values, shape, mine)?,
+            (Body::Dense(values), FACTORS) => {
+                let numbers = mine.as_chunks::<8>().0.iter().map(|it| f64::from_le_bytes(*it));
+                add_factors(values, (shape, 8), mine.len(), numbers)?;
+            }
+            (Body::Dense(values), SHORT_FACTORS) => {
+                let numbers =
+                    mine.as_chunks::<4>().0.iter().map(|it| f32::from_le_bytes(*it).into());
+                add_factors(values, (shape, 4), mine.len(), numbers)?;
+            }
             (Body::Dense(values), way) => {
                 let span = part.span(values.len());
                 self.unpack_dense(values, span, (way, lossy), mine)?;
@@ -315,21 +340,21 @@ impl Packer {
     }
 }
 
+/// Adds factors of so many bytes, each number of which has `each` of them.
 fn add_factors(
     values: &mut Values,
-    shape: Option<(usize, usize)>,
-    bytes: &[u8],
+    (shape, each): (Option<(usize, usize)>, usize),
+    bytes: usize,
+    mut numbers: impl Iterator<Item = f64>,
 ) -> Result<(), Malformed> {
     let (rows, width) = shape.ok_or(Malformed("factors of no matrix"))?;
     let Values::F64(matrix) = values else { return Err(Malformed("factors are f64")) };
-    let each = (rows + width) * 8;
-    if matrix.len() != rows * width || each == 0 || !bytes.len().is_multiple_of(each) {
+    let term = (rows + width) * each;
+    if matrix.len() != rows * width || term == 0 || !bytes.is_multiple_of(term) {
         return Err(Malformed("factors of another shape"));
     }
-    let numbers: Vec<f64> =
-        bytes.as_chunks::<8>().0.iter().map(|bytes| f64::from_le_bytes(*bytes)).collect();
-    let (left, right) = numbers.split_at(bytes.len() / each * rows);
-    let (left, right) = (left.to_vec(), right.to_vec());
+    let left: Vec<f64> = numbers.by_ref().take(bytes / term * rows).collect();
+    let right: Vec<f64> = numbers.collect();
     Factors { rows: rows as u32, width: width as u32, left, right }.add_to(matrix);
     Ok(())
 }

@@ -27,7 +27,7 @@ pub use leases::Leases;
 pub(crate) use rebuilding::Left;
 
 use crate::choices::summing;
-use crate::desk::{Desk, holders};
+use crate::desk::{Desk, holders, place_of};
 use crate::merge::{MergeOptions, Merger};
 use crate::net::Net;
 use crate::redeal::taken_up;
@@ -126,10 +126,17 @@ impl Desk {
     }
 
     /// The stage of whoever was lost, where the model is cut.
-    fn stage_lost(&self, fault: &Fault, world: u32) -> Option<(Seat, u32)> {
+    fn stage_lost(&self, fault: &Fault, world: u32) -> Option<(Seat, String)> {
         let Blame::Peer(Some(seat)) = fault.blame() else { return None };
-        let assigned = self.choices.plan.assign(seat, world, self.job.shards);
-        assigned.ok().map(|assignment| (seat, assignment.stage))
+        let place = place_of(&self.choices.plan.assign(seat, world, self.job.shards).ok()?);
+        let host = self.net.host(seat).to_string();
+        let (kind, stages) = (if place.splits { "part" } else { "stage" }, place.stages);
+        let mut what = format!("{kind} {} of {stages} of the model", place.stage + 1);
+        if let Some(told) = self.learner.tell_place(&self.facts, &place) {
+            what.push_str(&format!(" ({told})"));
+        }
+        let step = Step(self.walk.steps());
+        Some((seat, format!("{what} was lost with {seat} on {host} in {step}")))
     }
 
     /// Takes a seat among others: agrees with them on the step, takes over what it lacks, and builds the exchange anew.
@@ -253,12 +260,10 @@ impl Desk {
 }
 
 /// A stage has nobody to hold it any more.
-fn without_stage(lost: Option<(Seat, u32)>, why: &Fault) -> Fault {
+fn without_stage(lost: Option<(Seat, String)>, why: &Fault) -> Fault {
     let (seat, what) = match lost {
-        Some((seat, stage)) => {
-            (Some(seat), format!("stage {stage} of the model was lost with {seat}"))
-        }
-        None => (None, "a stage of the model was lost with its worker".to_string()),
+        Some((seat, what)) => (Some(seat), what),
+        None => (None, "a part of the model was lost with its worker".to_string()),
     };
     Fault::peer(seat, format!("{what}, and nobody can take its place: {}", why.message()))
 }

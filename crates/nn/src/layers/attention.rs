@@ -49,15 +49,21 @@ fn build(site: &Site<'_>, words: &Words<'_>) -> Result<Box<dyn Stage>> {
             .refuse(format!("cannot cut a width of {width} into {heads} heads"))
             .hint("choose a number of heads that divides the width"));
     }
-    Ok(Box::new(Attention { name: site.name.clone(), steps, width, heads, causal }))
+    let (part, parts) = site.share;
+    let own = (width / parts, heads / parts);
+    let name = site.name.clone();
+    Ok(Box::new(Attention { name, steps, width, own, causal, shifts: part == 0 }))
 }
 
 struct Attention {
     name: String,
     steps: usize,
     width: usize,
-    heads: usize,
+    /// Numbers of all heads that are computed here, and how many heads: some, where workers share them.
+    own: (usize, usize),
     causal: bool,
+    /// Whether the bias of the output is added here: workers that share the heads add it once.
+    shifts: bool,
 }
 
 impl Attention {
@@ -75,40 +81,43 @@ impl Stage for Attention {
     }
 
     fn parameters(&self) -> Vec<Parameter> {
-        let start = Start::fan_in(self.width);
+        let (start, own) = (Start::fan_in(self.width), self.own.0);
         let parameter = |part: &str, shape: Vec<usize>, care| Parameter {
             name: format!("{}.{part}", self.name),
             shape,
             start,
             care,
         };
-        vec![
-            parameter("weight", vec![self.width, 3 * self.width], Care::Matrix),
-            parameter("bias", vec![3 * self.width], Care::Vector),
-            parameter("output", vec![self.width, self.width], Care::Matrix),
-            parameter("output_bias", vec![self.width], Care::Vector),
-        ]
+        let mut all = vec![
+            parameter("weight", vec![self.width, 3 * own], Care::Matrix),
+            parameter("bias", vec![3 * own], Care::Vector),
+            parameter("output", vec![own, self.width], Care::Matrix),
+        ];
+        let bias = parameter("output_bias", vec![self.width], Care::Vector);
+        all.extend(self.shifts.then_some(bias));
+        all
     }
 
     fn forward(&self, input: Flow, pass: &mut Pass<'_>) -> Flow {
         let rows = input.sequence();
         let (count, steps, width) = (rows.dims()[0], self.steps, self.width);
+        let (own, heads) = self.own;
         let line = |part: &str| pass.line(&format!("{}.{part}", self.name));
         let joint =
-            module::linear(rows, line("weight").reshape([width, 3 * width]), Some(line("bias")));
+            module::linear(rows, line("weight").reshape([width, 3 * own]), Some(line("bias")));
         let [query, key, value] = [0, 1, 2].map(|at| {
-            let part = joint.clone().narrow(2, at * width, width);
-            part.reshape([count, steps, self.heads, width / self.heads]).swap_dims(1, 2)
+            let part = joint.clone().narrow(2, at * own, own);
+            part.reshape([count, steps, heads, own / heads]).swap_dims(1, 2)
         });
-        let scale = 1.0 / ((width / self.heads) as f64).sqrt();
+        let scale = 1.0 / ((own / heads) as f64).sqrt();
         let mut scores = query.matmul(key.swap_dims(2, 3)) * scale;
         if self.causal {
             scores = scores + self.mask();
         }
         let mixed = activation::softmax(scores, 3).matmul(value);
-        let mixed = mixed.swap_dims(1, 2).reshape([count, steps, width]);
-        let output = line("output").reshape([width, width]);
-        Flow::Sequence(module::linear(mixed, output, Some(line("output_bias"))))
+        let mixed = mixed.swap_dims(1, 2).reshape([count, steps, own]);
+        let output = line("output").reshape([own, width]);
+        Flow::Sequence(module::linear(mixed, output, self.shifts.then(|| line("output_bias"))))
     }
 }
 
@@ -144,6 +153,10 @@ impl Stage for Transformer {
         let mut all = self.mix.parameters();
         all.extend(self.think.parameters());
         all
+    }
+
+    fn branches(&self) -> Vec<&Stack> {
+        vec![&self.mix, &self.think]
     }
 
     fn forward(&self, input: Flow, pass: &mut Pass<'_>) -> Flow {

@@ -90,7 +90,12 @@ pub(crate) struct Site<'a> {
     pub(crate) input: Form,
     /// The layers that the job defines.
     pub(crate) own: &'a OwnLayers,
+    /// Which share of its heads is computed here, and of how many shares.
+    pub(crate) share: (usize, usize),
 }
+
+/// The share of a layer that is all in one place.
+pub(crate) const ALL: (usize, usize) = (0, 1);
 
 impl Site<'_> {
     /// Refuses the layer: the sentence goes on after its name.
@@ -263,7 +268,7 @@ mod tests {
 
     fn refusal(line: &str, input: Form) -> String {
         let own = &OwnLayers::default();
-        let site = Site { name: "00".to_string(), number: 3, line, input, own };
+        let site = Site { name: "00".to_string(), number: 3, line, input, own, share: ALL };
         build(&site).err().map(|fault| fault.to_string()).unwrap_or_default()
     }
 

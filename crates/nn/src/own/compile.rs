@@ -128,6 +128,7 @@ impl<'a> Bench<'a> {
             line: &line,
             input,
             own,
+            share: layers::ALL,
         };
         let stage = layers::build(&within).map_err(|fault| {
             let at = format!("layer {} '{}'", self.site.number, self.site.line);

@@ -200,6 +200,31 @@ fn stages_score_together_what_the_whole_network_does() {
     }
 }
 
+/// A clock that runs slower while some layers are measured: cuts follow it, and not what could be counted.
+#[test]
+fn a_measured_cut_follows_the_clock() {
+    let learner = network("mlp", "hidden = [8, 8, 8]").unwrap();
+    let table = rows(8, 3);
+    let facts = facts(&table, 3);
+    let cut = |slow: usize| {
+        // A layer's times are read in pairs, four of them.
+        let reads = std::cell::Cell::new(0_usize);
+        let now = std::cell::Cell::new(0.0);
+        let clock = || {
+            let layer = reads.get() / 8;
+            reads.set(reads.get() + 1);
+            now.set(now.get() + if layer == slow { 0.1 } else { 0.001 });
+            now.get()
+        };
+        learner.measured_cut(&facts, 2, &clock).unwrap().unwrap()
+    };
+    // linear, relu, linear, relu, linear, relu, linear
+    assert_eq!(cut(0), [2, 5]);
+    assert_eq!(cut(6), [6, 1]);
+    let fault = learner.measured_cut(&facts, 5, &|| 0.0).unwrap_err().to_string();
+    assert!(fault.contains("4 layers with parameters"), "{fault}");
+}
+
 #[test]
 fn what_a_stage_cannot_do_is_refused() {
     let table = rows(8, 3);
@@ -209,7 +234,6 @@ fn what_a_stage_cannot_do_is_refused() {
     };
     let stage = |micro_batches| places(2, micro_batches, true).remove(0);
     let cases = [
-        (refusal("hidden = [4]\nclip_norm = 1.0", stage(2), 16), "clip_norm"),
         (refusal("hidden = [4]\naccumulate = 2", stage(2), 16), "micro_batches"),
         (refusal("hidden = [4]", stage(20), 16), "20 micro-batches cannot be made of 16 shards"),
         (refusal("hidden = []", stage(2), 16), "cannot be cut into 2 stages"),

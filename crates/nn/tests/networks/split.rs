@@ -2,8 +2,9 @@
 //! put together to the whole model.
 
 use crate::pipeline::{SHARES, contributed, rows, run};
-use crate::world::{batch, contribution, facts, moment, network};
-use starlings_core::{Body, Model, Role, Tensor, Update, Values};
+use crate::world::{batch, contribution, facts, moment, network, table};
+use starlings_core::{Body, Model, Rng, Role, Tensor, Update, Values};
+use starlings_data::Table;
 use starlings_learn::{Facts, Learner, Memory, NoWires, Outbox, Place, Wires, Work};
 
 fn places(parts: u32) -> Vec<Place> {
@@ -45,57 +46,159 @@ fn parts_contribute_together_what_the_whole_network_does() {
     for &(name, settings, width, parts, tensor) in NETWORKS {
         let learner = network(name, settings).unwrap();
         let table = rows(width, 3);
-        let (batch, facts) = (batch(&table, SHARES), Facts { shards: 6, ..facts(&table, 3) });
+        let facts = Facts { shards: 6, ..facts(&table, 3) };
         if tensor.is_empty() {
             let fault = learner.init(&facts, places(parts).remove(0)).unwrap_err().to_string();
             assert!(fault.contains("no layer of this network can be split"), "{fault}");
             continue;
         }
-        let whole = learner.init(&facts, Place::WHOLE).unwrap();
-        let wanted = contribution(&*learner, &whole, &batch).unwrap();
-        let found = contributed(&*learner, &batch, &facts, &places(parts));
-        let mark = |part: u32| format!("{tensor}@{}of{parts}.weight", part + 1);
-        for (part, (model, _)) in (0..).zip(&found) {
-            assert!(model.get(&mark(part)).is_some() && whole.get(&mark(part)).is_none());
+        agree((name, &*learner), (&table, &facts), parts, &[tensor]);
+    }
+}
+
+/// Whether parts start from the whole network's weights, each with its share of some tensors, and contribute what it does.
+fn agree(
+    (name, learner): (&str, &dyn Learner),
+    (table, facts): (&Table, &Facts),
+    parts: u32,
+    tensors: &[&str],
+) {
+    let batch = batch(table, SHARES);
+    let whole = learner.init(facts, Place::WHOLE).unwrap();
+    let wanted = contribution(learner, &whole, &batch).unwrap();
+    let found = contributed(learner, &batch, facts, &places(parts));
+    for tensor in tensors {
+        let all = &whole.get(&format!("{tensor}.weight")).unwrap().values;
+        for (part, (model, _)) in (1..).zip(&found) {
+            let own = model.get(&format!("{tensor}@{part}of{parts}.weight")).unwrap();
+            assert_eq!(own.values.len() * parts as usize, all.len(), "{name}: {tensor}");
             assert!(
                 model.get(&format!("{tensor}.weight")).is_none(),
                 "{name}: it has but its part"
             );
         }
-        let nothing: Vec<(Model, Update)> =
-            found.iter().map(|(model, _)| (model.clone(), Update::default())).collect();
-        let started = joined(&*learner, &nothing);
-        let weights: Vec<(&str, &Tensor)> =
-            whole.iter().filter(|(_, tensor)| tensor.role == Role::Weight).collect();
-        for (name, tensor) in &weights {
-            assert_eq!(started.get(name), Some(*tensor));
+    }
+    let nothing: Vec<(Model, Update)> =
+        found.iter().map(|(model, _)| (model.clone(), Update::default())).collect();
+    let started = joined(learner, &nothing);
+    let weights: Vec<(&str, &Tensor)> =
+        whole.iter().filter(|(_, tensor)| tensor.role == Role::Weight).collect();
+    for (name, tensor) in &weights {
+        assert_eq!(started.get(name), Some(*tensor), "{name}");
+    }
+    assert_eq!(started.iter().count(), weights.len(), "{name}: nothing else is left");
+    let sums = joined(learner, &found);
+    for block in &wanted.blocks {
+        let Body::Dense(Values::F32(wanted)) = &block.body else { continue };
+        let Some(Values::F32(sums)) = sums.get(&block.name).map(|it| &it.values) else {
+            panic!("{name}: no {}", block.name)
+        };
+        let size = wanted.iter().fold(1.0_f32, |most, x| most.max(x.abs()));
+        for (a, b) in sums.iter().zip(wanted) {
+            assert!((a - b).abs() <= 1e-5 * size, "{name}: {}: {a} for {b}", block.name);
         }
-        assert_eq!(started.iter().count(), weights.len(), "{name}: nothing else is left");
-        let sums = joined(&*learner, &found);
-        for block in &wanted.blocks {
-            let Body::Dense(Values::F32(wanted)) = &block.body else { continue };
-            let Some(Values::F32(sums)) = sums.get(&block.name).map(|it| &it.values) else {
-                panic!("{name}: no {}", block.name)
-            };
-            let size = wanted.iter().fold(1.0_f32, |most, x| most.max(x.abs()));
-            for (a, b) in sums.iter().zip(wanted) {
-                assert!((a - b).abs() <= 1e-5 * size, "{name}: {}: {a} for {b}", block.name);
-            }
+    }
+    let loss = |update: &Update| update.f64("loss").to_vec();
+    for (_, update) in &found {
+        assert_eq!(loss(update), loss(&found[0].1), "{name}: all parts know the same loss");
+        let apart = (loss(update)[0] / loss(&wanted)[0] - 1.0).abs();
+        assert!(apart < 1e-5, "{name}: {apart}");
+    }
+    for part in &found[1..] {
+        let shared = part.1.blocks.iter().filter(|it| !it.name.contains('@'));
+        shared.for_each(|it| assert_eq!(found[0].1.get(&it.name), Some(it), "{name}: same bits"));
+    }
+}
+
+/// Name, parameters, what is known of the rows (tokens, or 0 for numbers), and tensors of which each part has its share.
+const SEQUENCES: &[(&str, &str, usize, &[&str])] = &[
+    (
+        "transformer",
+        "task = 'next-token'\ntokens = 12\nwidth = 8\nheads = 4\nblocks = 2\ndropout = 0.1\nlabel_smoothing = 0.1",
+        12,
+        &[
+            "00-embedding",
+            "02-transformer.mix.1-attention",
+            "03-transformer.think.1-linear",
+            "03-transformer.think.3-linear",
+            "05-linear",
+        ],
+    ),
+    (
+        "transformer",
+        "width = 8\nheads = 4\nblocks = 1\nsteps = 4",
+        0,
+        &["02-transformer.mix.1-attention", "02-transformer.think.1-linear"],
+    ),
+    (
+        "transformer",
+        "task = 'next-token'\ntokens = 12\nlayers = ['embedding 12 8', 'attention 4 causal', 'transformer 4 causal']",
+        12,
+        &["00-embedding", "01-attention", "02-transformer.mix.1-attention", "03-linear"],
+    ),
+    (
+        "rnn",
+        "cell = 'lstm'\ntask = 'next-token'\ntokens = 12\nembedding = 8\nhidden = [6]",
+        12,
+        &["00-embedding"],
+    ),
+    ("embedding", "tokens = 12\nwidth = 8\nwindow = 2", 12, &["00-embedding", "01-linear"]),
+];
+
+fn tokens(width: usize, tokens: usize) -> Table {
+    let mut rng = Rng::named(7, "tokens", &[]);
+    let values = (0..width * 40).map(|_| (rng.next_u64() % tokens as u64) as f32).collect();
+    table(width, values, vec![0.0; 40])
+}
+
+#[test]
+fn attention_vectors_and_vocabulary_are_shared_by_two_workers_and_by_four() {
+    for &(name, settings, count, tensors) in SEQUENCES {
+        let learner = network(name, settings).unwrap();
+        let (table, outputs) = match count {
+            0 => (rows(8, 3), 3),
+            count => (tokens(6, count), 0),
+        };
+        let facts = Facts { shards: 6, ..facts(&table, outputs) };
+        for parts in [2, 4] {
+            agree((name, &*learner), (&table, &facts), parts, tensors);
         }
-        let loss = |update: &Update| update.f64("loss").to_vec();
-        for (_, update) in &found {
-            assert_eq!(loss(update), loss(&found[0].1), "{name}: all parts know the same loss");
-            let apart = (loss(update)[0] / loss(&wanted)[0] - 1.0).abs();
-            assert!(apart < 1e-5, "{name}: {apart}");
+    }
+}
+
+#[test]
+fn a_part_of_a_language_model_takes_its_share_of_the_memory() {
+    let settings =
+        "task = 'next-token'\ntokens = 64\nwidth = 32\nheads = 4\nblocks = 2\nsolver = 'adam'";
+    let learner = network("transformer", settings).unwrap();
+    let table = tokens(16, 64);
+    let facts = Facts { shards: 6, ..facts(&table, 0) };
+    let numbers = |place| -> usize {
+        let model = learner.init(&facts, place).unwrap();
+        model.iter().map(|(_, tensor)| tensor.values.len()).sum()
+    };
+    // What all parts have: places, norms and biases that are added once, with two means of Adam's; and some words.
+    let whole = numbers(Place::WHOLE);
+    for parts in [2, 4] {
+        for place in places(parts) {
+            let shared = 3 * (16 * 32 + 5 * 2 * 32 + 2 * 2 * 32) + 8;
+            let bound = (whole - shared) / parts as usize + shared;
+            let own = numbers(place);
+            assert!(own <= bound, "{own} of {whole} numbers on one of {parts}");
         }
     }
 }
 
 #[test]
 fn parts_score_together_what_the_whole_network_does() {
-    let learner = network("mlp", "hidden = [12, 9]").unwrap();
-    let table = rows(8, 3);
-    let (all, facts) = (batch(&table, &[40]), facts(&table, 3));
+    let perceptron = network("mlp", "hidden = [12, 9]").unwrap();
+    scores_agree(&*perceptron, &rows(8, 3), (3, 3));
+    let language = network("transformer", SEQUENCES[0].1).unwrap();
+    scores_agree(&*language, &tokens(6, 12), (0, 2));
+}
+
+fn scores_agree(learner: &dyn Learner, table: &Table, (classes, parts): (usize, u32)) {
+    let (all, facts) = (batch(table, &[40]), facts(table, classes));
     let score = |model: &Model, place: &Place, wires: &mut dyn Wires| {
         let (mut memory, mut outbox) = (Memory::new(), Outbox::new());
         let (moment, place, batch) = (moment(all.rows_step), place.clone(), &all);
@@ -105,7 +208,7 @@ fn parts_score_together_what_the_whole_network_does() {
     let whole = learner.init(&facts, Place::WHOLE).unwrap();
     let wanted = score(&whole, &Place::WHOLE, &mut NoWires);
     let parts =
-        run((&*learner, &facts), &places(3), |model, place, wires| score(model, place, wires));
+        run((learner, &facts), &places(parts), |model, place, wires| score(model, place, wires));
     assert!(parts[1..].iter().all(|(_, sums)| sums.iter().all(|&sum| sum == 0.0)));
     for (found, wanted) in parts[0].1.iter().zip(&wanted) {
         assert!((found - wanted).abs() <= 1e-5 * wanted.abs().max(1.0), "{found} for {wanted}");
@@ -121,7 +224,6 @@ fn what_a_part_cannot_do_is_refused() {
     };
     for (settings, told) in [
         ("hidden = [7, 4]", "layer 1 'linear 7' has 7 outputs, which 2 workers cannot share"),
-        ("hidden = [6, 4]\nclip_norm = 1.0", "clip_norm"),
         ("hidden = [6, 4]\nsolver = 'lamb'", "whole matrices"),
         ("hidden = []", "no layer of this network can be split"),
     ] {

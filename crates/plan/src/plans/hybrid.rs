@@ -2,7 +2,7 @@
 //! gradients of a stage are summed among its replicas alone, one in each pipeline (Narayanan et al., 2021).
 
 use super::BuildPlan;
-use super::pipeline::{LAYERS, MICRO_BATCHES, Pipeline, SCHEDULE, WORKERS};
+use super::pipeline::{COSTS, LAYERS, MICRO_BATCHES, Pipeline, SCHEDULE, WORKERS};
 use crate::{Assignment, Plan};
 use starlings_core::{Ability, Entry, Fault, Param, ParamKind, Result, Seat};
 
@@ -25,6 +25,7 @@ pub(super) const ENTRY: Entry<BuildPlan> = Entry {
         },
         SCHEDULE,
         MICRO_BATCHES,
+        COSTS,
         LAYERS,
         WORKERS,
     ],
@@ -58,6 +59,10 @@ impl Plan for Hybrid {
 
     fn stages(&self) -> u32 {
         self.stages
+    }
+
+    fn measures(&self) -> bool {
+        self.pipelines.measures()
     }
 
     fn world(&self) -> Option<u32> {

@@ -22,6 +22,7 @@ pub(super) const ENTRY: Entry<BuildPlan> = Entry {
         },
         SCHEDULE,
         MICRO_BATCHES,
+        COSTS,
         LAYERS,
         WORKERS,
     ],
@@ -42,6 +43,13 @@ pub(super) const MICRO_BATCHES: Param = Param {
     kind: ParamKind::Integer { min: 1, max: 4096 },
     default: Some("4"),
     help: "parts of a pipeline's rows that follow each other through the stages of a network; they are made of whole shards",
+};
+
+pub(super) const COSTS: Param = Param {
+    name: "costs",
+    kind: ParamKind::Choice(&["counted", "measured"]),
+    default: Some("counted"),
+    help: "what a network is cut by: multiplications, the same in every run, or the time that layers take on the host that starts the job",
 };
 
 pub(super) const LAYERS: Param = Param {
@@ -65,6 +73,7 @@ pub(super) struct Pipeline {
     schedule: Schedule,
     micro_batches: u32,
     layers: Vec<u32>,
+    measures: bool,
     /// Of each stage, its worker within the pipeline.
     workers: Vec<u32>,
 }
@@ -96,6 +105,7 @@ impl Pipeline {
             stages,
             schedule: Schedule::of(params.text("schedule")),
             micro_batches: params.size("micro_batches") as u32,
+            measures: params.text("costs") == "measured" && layers.is_empty() && stages > 1,
             layers,
             workers,
         })
@@ -130,6 +140,10 @@ impl Plan for Pipeline {
 
     fn stages(&self) -> u32 {
         self.stages
+    }
+
+    fn measures(&self) -> bool {
+        self.measures
     }
 }
 

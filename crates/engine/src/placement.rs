@@ -105,6 +105,20 @@ pub(crate) fn measured(job: Job, choices: Choices) -> Result<(Job, Choices)> {
     Ok((job, choices))
 }
 
+/// Which part of the model a seat has, in words; `None` where everyone has all of it.
+pub(crate) fn held(job: &Job, choices: &Choices, facts: &Facts, seat: Seat) -> Option<String> {
+    let place = place_of(&choices.plan.assign(seat, job.workers, job.shards).ok()?);
+    if place.stages == 1 {
+        return None;
+    }
+    let kind = if place.splits { "part" } else { "stage" };
+    let part = format!("{kind} {} of {} of the model", place.stage + 1, place.stages);
+    Some(match choices.learner.tell_place(facts, &place) {
+        Some(told) => format!("{part} ({told})"),
+        None => part,
+    })
+}
+
 /// Makes the first model of each stage, and throws it away: what cannot start is refused before workers do.
 ///
 /// # Errors

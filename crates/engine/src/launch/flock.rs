@@ -4,13 +4,15 @@
 use super::Launcher;
 use crate::desk::Finished;
 use crate::node::{Order, unpack};
+use crate::placement::held;
 use crate::train::{Task, Trained};
 use starlings_cluster::bytes::Bytes;
 use starlings_cluster::control::Control;
 use starlings_cluster::membership::Wish;
 use starlings_cluster::protocol::{FromClient, Message, Status, ToClient, read_event};
-use starlings_core::{Blame, Deadline, Entry, Epoch, Event, Fault, Result, Seat};
+use starlings_core::{Blame, Deadline, Entry, Epoch, Event, Fault, FaultReport, Result, Seat};
 use starlings_data::{Survey, arrange, survey};
+use starlings_learn::Facts;
 use starlings_transport::{Hello, PROTOCOL_VERSION, Purpose, Ticket, connect};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::Path;
@@ -81,8 +83,9 @@ pub(super) fn submit(
     task.choices.plan.assign(Seat(0), task.job.workers, task.job.shards)?;
     task.try_out(&survey)?;
     let control = call(door.address, door.ticket)?;
-    let (finished, newest, stopped) = (None, None, false);
-    let mut client = Client { task, door, control, finished, newest, stopped };
+    let (finished, newest, stopped, lost) = (None, None, false, None);
+    let facts = task.facts(&survey);
+    let mut client = Client { task, door, control, facts, finished, newest, stopped, lost };
     client.send(order(task, &survey)?)?;
     task.tell_start(&survey)?;
     let finished = client.follow(watch)?;
@@ -137,9 +140,12 @@ struct Client<'a> {
     task: &'a Task,
     door: &'a Door<'a>,
     control: Control,
+    facts: Facts,
     finished: Option<Finished>,
     newest: Option<String>,
     stopped: bool,
+    /// Who was lost and has not been replaced: the first, for what others say then follows from it.
+    lost: Option<FaultReport>,
 }
 
 impl Client<'_> {
@@ -181,7 +187,7 @@ impl Client<'_> {
                 Message::ToClient(ToClient::Failed { blame, message, hint }) => {
                     let fault = Fault::new(blame, message);
                     let fault = hint.into_iter().fold(fault, Fault::hint);
-                    return Err(self.resumable(fault));
+                    return Err(self.resumable(self.without_part(fault)));
                 }
                 _ => {}
             }
@@ -207,10 +213,32 @@ impl Client<'_> {
     }
 
     fn relay(&mut self, event: Event) {
-        if let Event::Checkpoint { path, .. } = &event {
-            self.newest = Some(path.clone());
+        match &event {
+            Event::Checkpoint { path, .. } => self.newest = Some(path.clone()),
+            Event::Fault(report) if self.lost.is_none() && report.rank.is_some() => {
+                self.lost = Some(report.clone());
+            }
+            Event::Regrouped { .. } => self.lost = None,
+            _ => {}
         }
         self.task.options.observer.on(event);
+    }
+
+    /// Where the model is cut, a job ends when nobody can take the place of whoever was lost: this says what they held.
+    fn without_part(&self, fault: Fault) -> Fault {
+        let Task { job, choices, .. } = self.task;
+        let lost = self.lost.as_ref().filter(|_| matches!(fault.blame(), Blame::Peer(_)));
+        let held = lost.and_then(|it| Some((it, held(job, choices, &self.facts, it.rank?)?)));
+        match held {
+            Some((lost, part)) => {
+                let told = format!(
+                    "{}; {part} was lost with it, and nobody can take its place",
+                    lost.message
+                );
+                Fault::peer(lost.rank, told)
+            }
+            None => fault,
+        }
     }
 
     fn resumable(&self, fault: Fault) -> Fault {

@@ -27,7 +27,7 @@ pub use leases::Leases;
 pub(crate) use rebuilding::Left;
 
 use crate::choices::summing;
-use crate::desk::{Desk, holders, place_of};
+use crate::desk::{Desk, holders};
 use crate::merge::{MergeOptions, Merger};
 use crate::net::Net;
 use crate::redeal::taken_up;
@@ -112,31 +112,16 @@ impl Desk {
             // The shard of the flock that was; in later rounds there is none.
             let shard = self.part();
             left.shard = left.shard.take().or(shard);
-            let lost = self.stage_lost(&fault, left.world);
             let flocked = regroup.regroup(&fault)?;
             match self.gather(flocked, &left) {
                 Ok(()) => return Ok(()),
                 // Those who are left do not make a flock for this plan.
                 Err(next) if next.blame() == Blame::Caller && self.choices.plan.stages() > 1 => {
-                    return Err(without_stage(lost, &next));
+                    return Err(without_stage(&fault, &next));
                 }
                 Err(next) => fault = next,
             }
         }
-    }
-
-    /// The stage of whoever was lost, where the model is cut.
-    fn stage_lost(&self, fault: &Fault, world: u32) -> Option<(Seat, String)> {
-        let Blame::Peer(Some(seat)) = fault.blame() else { return None };
-        let place = place_of(&self.choices.plan.assign(seat, world, self.job.shards).ok()?);
-        let host = self.net.host(seat).to_string();
-        let (kind, stages) = (if place.splits { "part" } else { "stage" }, place.stages);
-        let mut what = format!("{kind} {} of {stages} of the model", place.stage + 1);
-        if let Some(told) = self.learner.tell_place(&self.facts, &place) {
-            what.push_str(&format!(" ({told})"));
-        }
-        let step = Step(self.walk.steps());
-        Some((seat, format!("{what} was lost with {seat} on {host} in {step}")))
     }
 
     /// Takes a seat among others: agrees with them on the step, takes over what it lacks, and builds the exchange anew.
@@ -259,13 +244,14 @@ impl Desk {
     }
 }
 
-/// A stage has nobody to hold it any more.
-fn without_stage(lost: Option<(Seat, String)>, why: &Fault) -> Fault {
-    let (seat, what) = match lost {
-        Some((seat, what)) => (Some(seat), what),
-        None => (None, "a part of the model was lost with its worker".to_string()),
+/// A stage has nobody to hold it any more. Who started the job tells which.
+fn without_stage(lost: &Fault, why: &Fault) -> Fault {
+    let seat = match lost.blame() {
+        Blame::Peer(seat) => seat,
+        _ => None,
     };
-    Fault::peer(seat, format!("{what}, and nobody can take its place: {}", why.message()))
+    let what = "a part of the model was lost with its worker, and nobody can take its place";
+    Fault::peer(seat, format!("{what}: {}", why.message()))
 }
 
 /// What a worker with the whole model does.

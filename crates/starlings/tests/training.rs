@@ -164,7 +164,7 @@ train = 'digits'
 label = 'class'
 [learner]
 name = 'embedding'
-tokens = 17
+tokens = 18
 width = 4
 [train]
 batch = 64

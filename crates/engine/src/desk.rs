@@ -228,6 +228,9 @@ impl Desk {
         }
         let tracer = Tracer::new(job.trace);
         let counts_itself = learner.appetite() == Appetite::Passes;
+        // A newcomer is alone as yet; stages are those of a whole flock.
+        let is_cut = choices.plan.stages() > 1;
+        let world = if setup.newcomer && is_cut { job.workers } else { net.world() };
         let mut desk = Desk {
             exchange: Box::new(Nobody),
             dealer,
@@ -250,7 +253,7 @@ impl Desk {
             survives: setup.regroup.is_some(),
             regroup: setup.regroup,
             newcomer: setup.newcomer,
-            holders: holders(&choices, job, net.world())?,
+            holders: holders(&choices, job, world)?,
             assignment,
             net,
             generation: 0,

@@ -47,8 +47,13 @@ fn train(member: &Member, options: &JoinOptions, job: &str, resume: bool) -> Res
     let survey = member.assignment.survey.as_ref().ok_or_else(broken)?;
     let survey: Survey = serde_json::from_slice(&survey.0).map_err(|_| broken())?;
     let around = Surroundings { folder: "/".into(), cores: 1 };
-    let job = Job::parse(job, &[], &around)?.with(Some(member.net.world()), None);
+    let mut job = Job::parse(job, &[], &around)?;
     let choices = Choices::of(&job)?;
+    // Whoever is to take the place of a lost stage does not know yet which: until it has a seat it prepares for the first
+    // of a whole flock.
+    if !member.newcomer || choices.plan.stages() == 1 {
+        job = job.with(Some(member.net.world()), None);
+    }
     let tell = member.teller();
     // A coordinator that is gone is noticed by the thread that hears orders.
     let observer: Arc<dyn Observer> =
@@ -57,7 +62,8 @@ fn train(member: &Member, options: &JoinOptions, job: &str, resume: bool) -> Res
     let task_options = Options { observer, stop, resume, program: None };
     let task = Task { job, choices, options: task_options, id: member.assignment.job_id };
     let (seat, shards) = (member.net.seat(), task.job.shards);
-    let mut assignment = task.choices.plan.assign(seat, member.net.world(), shards)?;
+    let world = if task.choices.plan.stages() == 1 { member.net.world() } else { task.job.workers };
+    let mut assignment = task.choices.plan.assign(seat, world, shards)?;
     if let Some(prepared) = member.assignment.deal.first().filter(|_| member.newcomer) {
         assignment.shards = prepared.iter().map(|&shard| Shard(shard)).collect();
     }

@@ -32,6 +32,7 @@ const TESTED: &[&str] = &[
     "elastic-net.toml",
     "embedding.toml",
     "factorisation-machine.toml",
+    "factors.toml",
     "feature-selection.toml",
     "gan.toml",
     "gaussian-mixture.toml",
@@ -77,6 +78,7 @@ const TESTED: &[&str] = &[
     "stacking.toml",
     "streaming.toml",
     "survival-regression.toml",
+    "tensor-transformer.toml",
     "tensor.toml",
     "topics.toml",
     "transformer.toml",
@@ -250,6 +252,24 @@ fn networks_in_stages_learn_digits() {
         assert_eq!(report["plan"], plan);
         assert!(accuracy(&report) > 0.93, "{report}");
     }
+}
+
+#[test]
+fn two_workers_share_a_language_model_of_digits() {
+    let report = runs("tensor-transformer", &[]);
+    assert_eq!(report["plan"], "tensor");
+    // Seventeen shades alike would be ln 17 = 2.83.
+    assert!(report["metrics"]["loss"].as_f64().unwrap() < 2.2, "{report}");
+}
+
+#[test]
+fn a_large_layer_is_sent_as_factors_and_learns_the_same() {
+    let [auto, raw] = ["auto", "raw"]
+        .map(|codec| runs("factors", &["train.epochs=1", &format!("cluster.codec={codec}")]));
+    let of = |report: &serde_json::Value, key: &str| report[key].as_f64().unwrap();
+    let apart = of(&auto, "objective") / of(&raw, "objective") - 1.0;
+    assert!(apart.abs() < 1e-5, "{apart}");
+    assert!(of(&auto, "bytes_sent") < of(&raw, "bytes_sent") / 4.0, "{auto} {raw}");
 }
 
 #[test]

@@ -11,6 +11,7 @@ mod examples;
 mod flock;
 mod hostile;
 mod interruption;
+mod killed_stage;
 mod killed_worker;
 mod lost_owner;
 mod preparation;

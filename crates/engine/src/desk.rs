@@ -228,9 +228,6 @@ impl Desk {
         }
         let tracer = Tracer::new(job.trace);
         let counts_itself = learner.appetite() == Appetite::Passes;
-        // A newcomer is alone as yet; stages are those of a whole flock.
-        let is_cut = choices.plan.stages() > 1;
-        let world = if setup.newcomer && is_cut { job.workers } else { net.world() };
         let mut desk = Desk {
             exchange: Box::new(Nobody),
             dealer,
@@ -253,7 +250,7 @@ impl Desk {
             survives: setup.regroup.is_some(),
             regroup: setup.regroup,
             newcomer: setup.newcomer,
-            holders: holders(&choices, job, world)?,
+            holders: first_holders(&choices, job, (&net, setup.newcomer))?,
             assignment,
             net,
             generation: 0,
@@ -603,6 +600,12 @@ pub(crate) fn place_of(assignment: &Assignment) -> Place {
         turns: assignment.turns.clone(),
         splits: assignment.splits,
     }
+}
+
+/// Who is dealt each shard at the start. A newcomer is alone as yet; stages are those of a whole flock.
+fn first_holders(choices: &Choices, job: &Job, (net, newcomer): (&Net, bool)) -> Result<Vec<Seat>> {
+    let is_cut = choices.plan.stages() > 1;
+    holders(choices, job, if newcomer && is_cut { job.workers } else { net.world() })
 }
 
 /// Who is dealt each shard by the plan.

@@ -22,10 +22,11 @@ from torch import nn
 FASHION = "/usr/share/datasets/fashion-mnist/"
 STEPS, BATCH, RATE, WARMUP, DECAY = 65, 64, 0.003, 100, 0.01
 MARKS = {"mlp": 0.88, "cnn": 0.915}
-EPOCHS = {"mlp": 10, "cnn": 8, "decoder": 3, "lstm": 3}
+EPOCHS = {"mlp": 10, "cnn": 12, "decoder": 3, "lstm": 3}
 IMAGES = {
     "mlp": 'name = "mlp"\nhidden = [256, 128]\n',
-    "cnn": 'name = "cnn"\nshape = [1, 28, 28]\n',
+    "cnn": 'name = "cnn"\nshape = [1, 28, 28]\nlearning_rate = 0.002\nlayers = ["augment flip on", "conv 32", "relu", "max-pool 2", '
+           '"conv 64", "relu", "max-pool 2", "linear 128", "relu", "dropout 0.3"]\n',
 }
 TEXTS = {
     "decoder": 'name = "transformer"\nwidth = 64\nheads = 4\nblocks = 2\n',

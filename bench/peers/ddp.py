@@ -20,6 +20,15 @@ from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_
 from torch.nn.parallel import DistributedDataParallel
 
 
+def labelled(path):
+    """Rows and labels of a parquet file."""
+    import pyarrow.parquet
+
+    table = pyarrow.parquet.read_table(path)
+    columns = [table.column(name).to_numpy() for name in table.column_names if name != "label"]
+    return torch.from_numpy(np.stack(columns, axis=1)), torch.from_numpy(table.column("label").to_numpy().copy())
+
+
 class Softmax(nn.Module):
     """Scores of classes, and their mean log loss."""
 
@@ -27,12 +36,7 @@ class Softmax(nn.Module):
 
     def __init__(self, path):
         super().__init__()
-        import pyarrow.parquet
-
-        table = pyarrow.parquet.read_table(path)
-        self.labels = torch.from_numpy(table.column("label").to_numpy().copy())
-        columns = [table.column(name).to_numpy() for name in table.column_names if name != "label"]
-        self.rows = torch.from_numpy(np.stack(columns, axis=1))
+        self.rows, self.labels = labelled(path)
         self.linear = nn.Linear(self.rows.shape[1], int(self.labels.max()) + 1)
         nn.init.zeros_(self.linear.weight)
         nn.init.zeros_(self.linear.bias)
@@ -100,12 +104,7 @@ class Perceptron(nn.Module):
 
     def __init__(self, path):
         super().__init__()
-        import pyarrow.parquet
-
-        table = pyarrow.parquet.read_table(path)
-        self.labels = torch.from_numpy(table.column("label").to_numpy().copy())
-        columns = [table.column(name).to_numpy() for name in table.column_names if name != "label"]
-        self.rows = torch.from_numpy(np.stack(columns, axis=1))
+        self.rows, self.labels = labelled(path)
         sizes = [self.rows.shape[1], 512, 256, int(self.labels.max()) + 1]
         layers = [part for a, b in zip(sizes, sizes[1:]) for part in (nn.Linear(a, b), nn.ReLU())]
         self.layers = nn.Sequential(*layers[:-1])

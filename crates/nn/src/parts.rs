@@ -96,10 +96,10 @@ pub(crate) fn note(model: &mut Model, (part, parts): (usize, usize)) {
 pub(crate) fn part_of(model: &Model) -> Option<(usize, usize)> {
     let is_note = |name: &str| name.strip_prefix(PART).is_some_and(|rest| rest.starts_with('@'));
     let (_, tensor) = model.iter().find(|(name, _)| is_note(name))?;
-    match &tensor.values {
-        Values::I64(values) => Some((values[0] as usize, values[1] as usize)),
-        _ => None,
-    }
+    let Values::I64(values) = &tensor.values else { return None };
+    let [part, parts] = values[..] else { return None };
+    let (part, parts) = (usize::try_from(part).ok()?, usize::try_from(parts).ok()?);
+    (part < parts).then_some((part, parts))
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! What tests of kernels share: numbers drawn by name, and how near two lists of numbers are.
 
-use crate::pass::{numbers, tensor};
+use crate::pass::tensor;
 use burn_tensor::Tensor;
 use starlings_core::Rng;
 
@@ -9,11 +9,6 @@ pub(crate) fn leaf<const D: usize>(seed: u64, shape: [usize; D]) -> Tensor<D> {
     let mut rng = Rng::named(seed, "kernels", &[]);
     let values = (0..shape.iter().product()).map(|_| rng.normal() as f32).collect();
     tensor(values, shape).autodiff().require_grad()
-}
-
-/// The numbers of a tensor, recorded or not.
-pub(crate) fn numbers_of<const D: usize>(tensor: Tensor<D>) -> Vec<f32> {
-    numbers(tensor)
 }
 
 /// Asserts that numbers agree but for the order in which they were summed.

@@ -131,7 +131,8 @@ impl<const N: usize> Backward<Flex, N> for Convolution {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernels::check::{assert_near, leaf, numbers_of};
+    use crate::kernels::check::{assert_near, leaf};
+    use crate::pass::numbers;
     use burn_tensor::Gradients;
     use starlings_core::Rng;
 
@@ -167,18 +168,18 @@ mod tests {
             let given = (weight.clone(), bias.clone());
             let ours = convolve(images.clone(), given.clone(), reach, finish);
             let theirs = composed::convolve(images.clone(), given, reach, finish);
-            assert_near(&name, &numbers_of(ours.clone()), &numbers_of(theirs.clone()));
+            assert_near(&name, &numbers(ours.clone()), &numbers(theirs.clone()));
             let above = leaf::<4>(seed + 300, ours.dims()).inner().autodiff();
             let back = |output: Tensor<4>| (output * above.clone()).sum().backward();
             let (mut own, mut other) = (back(ours), back(theirs));
             let take = |leaf: &Tensor<4>, from: &mut Gradients| leaf.grad_remove(from).unwrap();
             for leaf in [&images, &weight] {
-                let ours = numbers_of(take(leaf, &mut own));
-                assert_near(&name, &ours, &numbers_of(take(leaf, &mut other)));
+                let ours = numbers(take(leaf, &mut own));
+                assert_near(&name, &ours, &numbers(take(leaf, &mut other)));
             }
             if let Some(bias) = bias {
-                let ours = numbers_of(bias.grad_remove(&mut own).unwrap());
-                assert_near(&name, &ours, &numbers_of(bias.grad_remove(&mut other).unwrap()));
+                let ours = numbers(bias.grad_remove(&mut own).unwrap());
+                assert_near(&name, &ours, &numbers(bias.grad_remove(&mut other).unwrap()));
             }
         }
     }
@@ -191,7 +192,7 @@ mod tests {
         let finish = Finish { rectifies: true, window: 2 };
         let of = |images: Tensor<4>| {
             let given = (weight.clone(), Some(bias.clone()));
-            numbers_of(convolve(images, given, reach, finish))
+            numbers(convolve(images, given, reach, finish))
         };
         let all = of(images.clone());
         let alone = of(images.narrow(0, 3, 1));
@@ -204,6 +205,6 @@ mod tests {
         let weight = crate::pass::tensor(vec![1.0], [1, 1, 1, 1]);
         let finish = Finish { rectifies: true, window: 2 };
         let reach = Reach { stride: 1, padding: [0, 0] };
-        assert!(numbers_of(convolve(images, (weight, None), reach, finish))[0].is_nan());
+        assert!(numbers(convolve(images, (weight, None), reach, finish))[0].is_nan());
     }
 }

@@ -118,7 +118,8 @@ fn backward(pool: Pool, chosen: &[u8], gradient: &[f32]) -> Vec<f32> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernels::check::{assert_near, leaf, numbers_of};
+    use crate::kernels::check::{assert_near, leaf};
+    use crate::pass::numbers;
 
     #[test]
     fn outputs_and_gradients_are_those_of_burn_whether_windows_overlap_or_not() {
@@ -129,11 +130,11 @@ mod tests {
             let images = leaf::<4>(7, [2, 3, height, width]);
             let ours = largest(images.clone(), size, stride);
             let theirs = composed::largest(images.clone(), size, stride);
-            assert_eq!(numbers_of(ours.clone()), numbers_of(theirs.clone()), "{name}");
+            assert_eq!(numbers(ours.clone()), numbers(theirs.clone()), "{name}");
             let above = leaf::<4>(8, ours.dims()).inner().autodiff();
             let back = |output: Tensor<4>| {
                 let mut gradients = (output * above.clone()).sum().backward();
-                numbers_of(images.grad_remove(&mut gradients).unwrap())
+                numbers(images.grad_remove(&mut gradients).unwrap())
             };
             assert_near(&name, &back(ours), &back(theirs));
         }

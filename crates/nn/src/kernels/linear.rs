@@ -212,9 +212,12 @@ fn product(sizes: [usize; 3], left: Matrix<'_>, right: Matrix<'_>) -> Vec<f32> {
         return vec![0.0; rows * columns];
     }
     let mut into = Vec::with_capacity(rows * columns);
-    multiply(sizes, left, right, into.as_mut_ptr(), false);
-    #[expect(unsafe_code, reason = "the product has written every number, for `between` is not 0")]
+    #[expect(
+        unsafe_code,
+        reason = "there is room for all numbers, and the product writes each, for `between` is not 0"
+    )]
     unsafe {
+        multiply(sizes, left, right, into.as_mut_ptr(), false);
         into.set_len(rows * columns);
     }
     into
@@ -224,11 +227,18 @@ fn product(sizes: [usize; 3], left: Matrix<'_>, right: Matrix<'_>) -> Vec<f32> {
 fn add_product(sizes: [usize; 3], left: Matrix<'_>, right: Matrix<'_>, into: &mut [f32]) {
     let [rows, _, columns] = sizes;
     assert_eq!(into.len(), rows * columns, "room for each row and column");
-    multiply(sizes, left, right, into.as_mut_ptr(), true);
+    #[expect(unsafe_code, reason = "there is room for all numbers, as just checked")]
+    unsafe {
+        multiply(sizes, left, right, into.as_mut_ptr(), true);
+    }
 }
 
+/// left × right, or what is there and left × right.
+///
+/// # Safety
 /// `into` has room for rows × columns numbers, row after row, which are there already if they are to be added to.
-fn multiply(
+#[expect(unsafe_code, reason = "it writes where its caller says")]
+unsafe fn multiply(
     [rows, between, columns]: [usize; 3],
     left: Matrix<'_>,
     right: Matrix<'_>,
@@ -270,7 +280,8 @@ fn multiply(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernels::check::{assert_near, leaf, numbers_of};
+    use crate::kernels::check::{assert_near, leaf};
+    use crate::pass::numbers;
 
     #[test]
     fn outputs_and_gradients_are_those_of_burn() {
@@ -285,12 +296,12 @@ mod tests {
                 let ours = linear(rows.clone(), (weight.clone(), bias.clone()), finish);
                 let given = (weight.clone(), bias.clone());
                 let theirs = composed::linear(rows.clone(), given, finish);
-                assert_near(&name, &numbers_of(ours.clone()), &numbers_of(theirs.clone()));
+                assert_near(&name, &numbers(ours.clone()), &numbers(theirs.clone()));
                 let above = above.autodiff();
                 let mut own = (ours * above.clone()).sum().backward();
                 let mut other = (theirs * above).sum().backward();
                 let mut pair = |leaf: &Tensor<2>| {
-                    let take = |from| leaf.grad_remove(from).map(numbers_of).unwrap();
+                    let take = |from| leaf.grad_remove(from).map(numbers).unwrap();
                     (take(&mut own), take(&mut other))
                 };
                 for leaf in [&rows, &weight] {
@@ -298,8 +309,8 @@ mod tests {
                     assert_near(&name, &ours, &theirs);
                 }
                 if let Some(bias) = bias {
-                    let ours = numbers_of(bias.grad_remove(&mut own).unwrap());
-                    assert_near(&name, &ours, &numbers_of(bias.grad_remove(&mut other).unwrap()));
+                    let ours = numbers(bias.grad_remove(&mut own).unwrap());
+                    assert_near(&name, &ours, &numbers(bias.grad_remove(&mut other).unwrap()));
                 }
             }
         }
@@ -309,7 +320,7 @@ mod tests {
     fn what_is_no_number_is_not_hidden_by_the_rectifier() {
         let rows = crate::pass::tensor(vec![f32::NAN, 1.0], [1, 2]);
         let weight = crate::pass::tensor(vec![1.0, 1.0], [2, 1]);
-        let output = numbers_of(linear(rows, (weight, None), Finish::RECTIFY));
+        let output = numbers(linear(rows, (weight, None), Finish::RECTIFY));
         assert!(output[0].is_nan());
     }
 }

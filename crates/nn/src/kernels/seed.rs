@@ -47,15 +47,16 @@ impl Backward<Flex, 1> for Seed {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernels::check::{leaf, numbers_of};
+    use crate::kernels::check::leaf;
+    use crate::pass::numbers;
 
     #[test]
     fn the_gradient_is_the_given_one() {
         let (rows, above) = (leaf::<2>(1, [3, 4]), leaf::<2>(2, [3, 4]).inner());
         let penalty = rows.clone().sum();
         let mut gradients = (seed(rows.clone() * 2.0, &above) + penalty).backward();
-        let found = numbers_of(rows.grad_remove(&mut gradients).unwrap());
-        let wanted: Vec<f32> = numbers_of(above).iter().map(|above| above * 2.0 + 1.0).collect();
+        let found = numbers(rows.grad_remove(&mut gradients).unwrap());
+        let wanted: Vec<f32> = numbers(above).iter().map(|above| above * 2.0 + 1.0).collect();
         assert_eq!(found, wanted);
     }
 }

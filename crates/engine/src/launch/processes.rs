@@ -68,16 +68,16 @@ pub(crate) fn with_children<T>(
 /// The worker processes. None outlives this.
 struct Children {
     children: Vec<Child>,
-    /// How often all were gone when somebody asked.
-    silences: u32,
+    /// Until when somebody may still say how the job ended, once all are gone.
+    gone: Option<Deadline>,
 }
 
 /// On a busy host the end of a job may be heard a while after the last child has gone.
-const SILENCES_MAX: u32 = 50;
+const LAST_WORDS_MS: u64 = 5_000;
 
 impl Children {
     fn spawn(program: &Path, address: SocketAddr, ticket: &Path, count: u32) -> Result<Children> {
-        let mut children = Children { children: Vec::new(), silences: 0 };
+        let mut children = Children { children: Vec::new(), gone: None };
         for _ in 0..count {
             let child = Command::new(program)
                 .args(["worker", "--quiet", "--join", &address.to_string(), "--ticket"])
@@ -96,9 +96,11 @@ impl Children {
     /// When every child is gone and nobody has said how it ended, waiting is in vain.
     fn died_early(&mut self) -> Option<Fault> {
         let gone = self.children.iter_mut().all(|child| matches!(child.try_wait(), Ok(Some(_))));
-        self.silences += u32::from(gone);
-        (self.silences > SILENCES_MAX)
-            .then(|| Fault::peer(None, "all worker processes ended before the job did"))
+        if !gone {
+            return None;
+        }
+        let by = self.gone.get_or_insert_with(|| Deadline::after_ms(LAST_WORDS_MS));
+        by.passed().then(|| Fault::peer(None, "all worker processes ended before the job did"))
     }
 
     /// Waits for the children to end, not for long.

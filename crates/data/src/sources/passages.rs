@@ -77,11 +77,12 @@ impl Rows for Passages {
             let wanted = (rows * self.bytes) as usize;
             stream.append(wanted + GOES_ON - bytes.len(), &mut bytes)?;
             before = bytes.get(wanted..).unwrap_or_default().to_vec();
-            // A rest that belongs to the last character is no row.
+            let ended = bytes.len() < wanted + GOES_ON;
+            // At the end of the text a rest that belongs to the last character is no row.
             let begins = |at: usize| bytes[at..].iter().any(|&byte| !continues(byte));
             let size = self.bytes as usize;
             let rows = (0..rows as usize).take_while(|at| at * size < bytes.len());
-            let rows = rows.filter(|at| begins(at * size)).count();
+            let rows = rows.filter(|at| !ended || begins(at * size)).count();
             row += rows as u64;
             Ok((rows > 0).then_some(Task { bytes, rows }))
         };

@@ -341,7 +341,7 @@ pub trait Learner: Send + Sync {
     fn grade(&self, model: &Model, sums: &[f64], rows: u64) -> Grade;
 
     /// Whether `score` and `grade` measure rows that the model was not trained on as well, where answers and labels alone
-    /// do not say how good it is: what an autoencoder cannot restore, the surprise of a language model, the order in groups.
+    /// do not say how good it is: what an autoencoder cannot restore, the surprise of a language model.
     fn grades_unseen(&self) -> bool {
         false
     }

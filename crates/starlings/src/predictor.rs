@@ -204,10 +204,8 @@ impl Predictor {
     }
 
     fn outputs(&self, table: &Arc<Table>) -> Result<Vec<f64>> {
-        let by_row =
-            matches!(self.learner.task(), Task::Classification | Task::Regression | Task::Ranking);
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let parts = if by_row { cores.min(table.rows() / ROWS_OF_A_THREAD).max(1) } else { 1 };
+        let parts = cores.min(table.rows() / ROWS_OF_A_THREAD).max(1);
         let holding = Holding::whole(table.clone(), parts as u32);
         let voters = voters(&self.file.model);
         let part = |shard: u32| {

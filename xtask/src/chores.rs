@@ -114,6 +114,11 @@ pub(crate) fn test(root: &Path) -> Result<(), String> {
             "skipped: saves killed at each of their system calls (not found: strace; on Debian install strace)"
         );
     }
+    if !answers("moto_server", "--help") {
+        println!(
+            "skipped: data and checkpoints in a bucket (not found: moto_server; pip install 'moto[s3]' flask flask-cors)"
+        );
+    }
     if has("nextest") {
         run.cargo("tests", &["nextest", "run", "--workspace"], 35);
         run.cargo("doc tests", DOC_TESTS, 10);

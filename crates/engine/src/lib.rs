@@ -30,6 +30,7 @@ pub mod rules;
 pub mod serve;
 pub mod shared_sum;
 mod shuffle;
+mod spare;
 pub mod stock;
 pub mod stop;
 mod table;

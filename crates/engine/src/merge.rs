@@ -7,6 +7,7 @@ use crate::exchange::packet::{Address, Losses, Packer};
 use crate::exchange::scheduled::{Command, Event, Scheduled};
 use crate::net::{Arrival, Net};
 use crate::shared_sum::SharedSum;
+use crate::spare::Spare;
 use starlings_codec::{Codec, Law, Next, Residuals, Rounds, Shapes};
 use starlings_core::{Block, Body, Deadline, Fault, Result, Seat, Step, Update, Values, failpoint};
 use starlings_topology::{Pattern, Topology, moves};
@@ -33,6 +34,10 @@ pub struct Merger {
     bytes_raw: u64,
     /// Where all seats of the group share a host.
     shared: Option<SharedSum>,
+    /// Whether the sum in progress must give its contribution back if it fails, and what it has to give.
+    keeps: bool,
+    kept: Option<Update>,
+    spare: Spare,
 }
 
 /// How a merger brings contributions together.
@@ -85,9 +90,22 @@ impl Merger {
         let me = Seat(me.expect("a seat sums within its own group") as u32);
         let way = Way::of(&options, me);
         let MergeOptions { kind, group, topology, patience, .. } = options;
-        let (scratch, shared) = (Vec::new(), None);
-        let (count, bytes_raw) = (0, 0);
-        Merger { net, kind, group, me, topology, way, patience, count, scratch, bytes_raw, shared }
+        Merger {
+            net,
+            kind,
+            group,
+            me,
+            topology,
+            way,
+            patience,
+            count: 0,
+            scratch: Vec::new(),
+            bytes_raw: 0,
+            shared: None,
+            keeps: false,
+            kept: None,
+            spare: Spare::default(),
+        }
     }
 
     /// Plays dense sums of exact numbers through shared memory, where there is some; all else goes over links.
@@ -152,6 +170,24 @@ impl Merger {
         merged
     }
 
+    /// As [`merge`](Merger::merge); where it fails, [`contribution`](Merger::contribution) gives the update back. Sums of numbers as
+    /// they are take no copy for this, only a second vector.
+    ///
+    /// # Errors
+    /// As [`merge`](Merger::merge).
+    pub fn merge_kept(&mut self, update: Update) -> Result<Update> {
+        self.keeps = matches!(self.way, Way::Played(_));
+        self.kept = (!self.keeps).then(|| update.clone());
+        let merged = self.merge(update);
+        self.keeps = false;
+        merged
+    }
+
+    /// What this seat contributed to the last [`merge_kept`](Merger::merge_kept), which failed.
+    pub fn contribution(&mut self) -> Option<Update> {
+        self.kept.take().or_else(|| self.shared.as_mut().and_then(SharedSum::contribution))
+    }
+
     fn by(&mut self, way: &mut Way, update: Update) -> Result<Update> {
         match way {
             Way::Played(codec) => {
@@ -192,9 +228,28 @@ impl Merger {
         }
         let count = self.next_count();
         let (topology, me, world) = (self.topology.clone(), self.me, self.group.len() as u32);
+        let room = self.keeps.then(|| self.spare.room_like(&update));
         let mut machine = Scheduled::new(update, codec, topology.grain(world), |chunks| {
             moves(&topology.pattern(me, world, chunks), me, world)
         });
+        if let Some(room) = room {
+            machine = machine.keeping(room);
+        }
+        let outcome = self.drive(&mut machine, count);
+        let (sum, contribution) = machine.take_both();
+        match (outcome, contribution) {
+            (Ok(()), Some(spent)) => self.spare.keep(spent),
+            (Ok(()), None) => {}
+            (Err(fault), contribution) => {
+                self.kept = contribution;
+                return Err(fault);
+            }
+        }
+        Ok(sum)
+    }
+
+    /// Performs what the machine wants done, until its sum is complete.
+    fn drive(&mut self, machine: &mut Scheduled, count: Step) -> Result<()> {
         let by = Deadline::after(self.patience);
         let mut commands = Vec::new();
         // What is to be done, the first at the end.
@@ -214,7 +269,7 @@ impl Merger {
                     failpoint!("chunk-sent");
                     self.arrived(count)
                 }
-                Some(Command::Done) if pending.is_empty() => return Ok(machine.take()),
+                Some(Command::Done) if pending.is_empty() => return Ok(()),
                 // The others still wait for what this seat has not sent yet.
                 Some(Command::Done) => {
                     pending.insert(0, Command::Done);

@@ -1,6 +1,7 @@
 //! All-reduce between processes of this machine, over TCP and through shared memory: the sum that data-parallel
 //! training waits for. Peers: torch's gloo, which blocks, and Open MPI, which polls, over TCP and over shared memory.
-//! And what the reproducible fold costs beside a plain sum of the same numbers, and TLS beside plain links.
+//! And what the reproducible fold costs beside a plain sum of the same numbers, TLS beside plain links, and sums that
+//! survive a loss beside those that do not.
 
 use super::row::Outcome;
 use super::turns::{self, Contender};
@@ -51,6 +52,19 @@ pub(super) fn run(suite: &Suite<'_>, outcome: &mut Outcome) {
         plain.name = "without TLS".to_string();
         let contenders = [ours(suite, 2, size, "--transport tcp --tls"), plain];
         compare(suite, outcome, &case, size, &contenders);
+    }
+    for size in SIZES.iter().filter(|size| size.is_quick || !suite.is_quick) {
+        for transport in ["tcp", "shared"] {
+            let case = format!(
+                "sums that survive against others, {transport}, 2 processes, {}",
+                size.name
+            );
+            let way = format!("--transport {transport}");
+            let mut plain = ours(suite, 2, size, &way);
+            plain.name = "lost with a worker".to_string();
+            let contenders = [ours(suite, 2, size, &format!("{way} --survive")), plain];
+            compare(suite, outcome, &case, size, &contenders);
+        }
     }
     if suite.python.is_none() {
         outcome.skip(

@@ -18,5 +18,6 @@ mod preparation;
 mod program;
 mod random_kills;
 mod round_trips;
+mod stores;
 mod transports;
 mod trees;

@@ -9,6 +9,7 @@ mod bad_input;
 mod bad_surroundings;
 mod examples;
 mod flock;
+mod hadoop;
 mod hostile;
 mod interruption;
 mod killed_stage;

@@ -7,7 +7,7 @@ use super::{Flock, mergers};
 use crate::choices::summing;
 use crate::exchange::packet::Losses;
 use crate::merge::{MergeOptions, Merger};
-use crate::net::Arrival;
+use crate::net::PART_BYTES;
 use crate::recovery::Flocked;
 use starlings_core::{Blame, Block, Deadline, Fault, Result, Seat, Step, Update, failpoint};
 use starlings_transport::{Header, Lane};
@@ -46,8 +46,15 @@ impl Flock {
         loop {
             let losses = if lossy { self.merger.losses() } else { Losses::new() };
             let world = self.world();
+            let parting = self.member.parting();
+            if parting.asked() && lossy {
+                self.merger.part();
+            }
             match self.attempt(lossy, contribution(self.seat())) {
-                Ok(sum) => return Ok(sum),
+                Ok(sum) => {
+                    parting.hold(self.holds_back() && !self.merger.parted());
+                    return Ok(sum);
+                }
                 Err(fault) => {
                     if let Some(result) = self.recover(fault, &losses, world)? {
                         return Ok(result);
@@ -55,6 +62,12 @@ impl Flock {
                 }
             }
         }
+    }
+
+    /// Whether this member's codec holds something back that it can give before it leaves. In a loop of the caller's own
+    /// nobody can ask all members for a plain sum, which a codec of several sums would need.
+    fn holds_back(&self) -> bool {
+        self.merger.holds_back() && !self.merger.parts_together()
     }
 
     fn attempt(&mut self, lossy: bool, update: Update) -> Result<Update> {
@@ -131,16 +144,15 @@ impl Flock {
             let bytes = postcard::to_stdvec(result).expect("plain data serialises");
             for &to in &behind {
                 failpoint!("flock-handing-over");
-                net.send(to, header, &bytes, by)?;
+                net.send_parts(to, header, (&bytes, PART_BYTES), by)?;
                 failpoint!("flock-handed-over");
             }
         }
         if !behind.contains(&me) {
             return Ok(self.progress.in_hand.then(|| self.take_in_hand()));
         }
-        let wanted = |arrival: &Arrival| arrival.header.kind == HANDOVER && arrival.from == source;
-        let arrival = net.next(Lane::Control, wanted, by)?;
-        let result: Update = postcard::from_bytes(&arrival.payload).map_err(|_| {
+        let bytes = net.next_parts(source, header, by)?;
+        let result: Update = postcard::from_bytes(&bytes).map_err(|_| {
             Fault::peer(Some(source), format!("{source} handed over what cannot be read"))
         })?;
         self.progress.calls += 1;

@@ -38,6 +38,8 @@ pub struct Merger {
     keeps: bool,
     kept: Option<Update>,
     spare: Spare,
+    /// Once this seat is about to leave: sums since nothing is held back any more.
+    parting: Option<u32>,
 }
 
 /// How a merger brings contributions together.
@@ -105,6 +107,7 @@ impl Merger {
             keeps: false,
             kept: None,
             spare: Spare::default(),
+            parting: None,
         }
     }
 
@@ -154,18 +157,86 @@ impl Merger {
         }
     }
 
+    /// Whether this seat's codec holds something back that later sums bring.
+    #[must_use]
+    pub fn holds_back(&self) -> bool {
+        let holds_back = match &self.way {
+            Way::Played(_) => false,
+            Way::Collected(packer) => packer.holds_back(),
+            Way::Rounds(..) => true,
+        };
+        holds_back && self.group.len() > 1
+    }
+
+    /// This seat is about to leave: what its codec has held back goes with its next contribution, which loses nothing.
+    /// Where the codec needs all seats for that, with the next [plain](Merger::merge_plainly) one.
+    pub fn part(&mut self) {
+        if self.parting.is_none() {
+            self.parting = Some(0);
+            if let Way::Collected(packer) = &mut self.way {
+                packer.part();
+            }
+        }
+    }
+
+    /// Whether all seats have what this one had held back: they took part in a sum after the one that brought it.
+    #[must_use]
+    pub fn parted(&self) -> bool {
+        self.parting.is_some_and(|sums| sums > 1)
+    }
+
+    /// Whether a seat that leaves needs the others to make a [plain](Merger::merge_plainly) sum with it.
+    #[must_use]
+    pub fn parts_together(&self) -> bool {
+        matches!(self.way, Way::Rounds(..))
+    }
+
     /// Sums an update over the group. All seats get the same bits.
     ///
     /// # Errors
     /// A lost peer, named with what was being waited for; an abort; or a peer that broke the protocol.
     pub fn merge(&mut self, update: Update) -> Result<Update> {
-        if self.group.len() == 1 {
-            self.count += 1;
-            return Ok(multiplied_out(update));
+        let merged = self.merge_by(update, false)?;
+        // Rounds hold back until all seats agree not to.
+        if let Some(sums) = self.parting.as_mut()
+            && (*sums > 0 || !matches!(self.way, Way::Rounds(..)))
+        {
+            *sums += 1;
         }
+        Ok(merged)
+    }
+
+    /// As [`merge`](Merger::merge), without the codec, which all seats must have agreed on. What seats that are about to leave
+    /// had held back goes with it.
+    ///
+    /// # Errors
+    /// As [`merge`](Merger::merge).
+    pub fn merge_plainly(&mut self, update: Update) -> Result<Update> {
+        let merged = self.merge_by(update, true)?;
+        self.parting = self.parting.map(|sums| sums + 1);
+        Ok(merged)
+    }
+
+    fn merge_by(&mut self, mut update: Update, plainly: bool) -> Result<Update> {
         // The way is set aside while it is used, for sums are made with the rest of the merger.
         let mut way = std::mem::replace(&mut self.way, Way::Played(raw()));
-        let merged = self.by(&mut way, update);
+        let alone = self.group.len() == 1;
+        let merged = match &mut way {
+            Way::Collected(packer) if alone => {
+                packer.claim_all(&mut update);
+                Ok(multiplied_out(update))
+            }
+            Way::Rounds(rounds, inner) if alone || plainly => {
+                let mut update = multiplied_out(update);
+                if alone || self.parting.is_some() {
+                    flush(&mut **rounds, &mut update);
+                }
+                if alone { Ok(update) } else { self.by(inner, update) }
+            }
+            _ if alone => Ok(multiplied_out(update)),
+            way => self.by(way, update),
+        };
+        self.count += u64::from(alone);
         self.way = way;
         merged
     }
@@ -441,6 +512,19 @@ impl Way {
             carriage => packed(carriage.clone()),
         }
     }
+}
+
+/// Adds what a codec of several sums has held back onto an update.
+fn flush(rounds: &mut dyn Rounds, update: &mut Update) {
+    let mut state = rounds.save();
+    let mut residuals = Residuals::default();
+    residuals.add(state.clone());
+    for name in residuals.save().keys() {
+        state.remove(name);
+    }
+    residuals.flush(update);
+    state.extend(residuals.save());
+    rounds.restore(state);
 }
 
 /// Factors as the matrices they are, for sums that fold on the way.

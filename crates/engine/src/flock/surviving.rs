@@ -7,7 +7,7 @@ use super::{Flock, mergers};
 use crate::choices::summing;
 use crate::exchange::packet::Losses;
 use crate::merge::{MergeOptions, Merger};
-use crate::net::Arrival;
+use crate::net::PART_BYTES;
 use crate::recovery::Flocked;
 use starlings_core::{Blame, Block, Deadline, Fault, Result, Seat, Step, Update, failpoint};
 use starlings_transport::{Header, Lane};
@@ -60,12 +60,19 @@ impl Flock {
         loop {
             let losses = if lossy { self.merger.losses() } else { Losses::new() };
             let world = self.world();
+            let parting = self.member.parting();
+            if parting.asked() && lossy {
+                self.merger.part();
+            }
             let update = match &mut offer {
                 Offer::Kept(update) => std::mem::take(update),
                 Offer::Made(make) => make(self.seat()),
             };
             match self.attempt(lossy, update) {
-                Ok(sum) => return Ok(sum),
+                Ok(sum) => {
+                    parting.hold(self.holds_back() && !self.merger.parted());
+                    return Ok(sum);
+                }
                 Err(fault) => {
                     let mine = self.merger_of(lossy).contribution();
                     if let Some(result) = self.recover(fault, &losses, world)? {
@@ -82,6 +89,12 @@ impl Flock {
 
     fn merger_of(&mut self, lossy: bool) -> &mut Merger {
         if lossy { &mut self.merger } else { &mut self.exact }
+    }
+
+    /// Whether this member's codec holds something back that it can give before it leaves. In a loop of the caller's own
+    /// nobody can ask all members for a plain sum, which a codec of several sums would need.
+    fn holds_back(&self) -> bool {
+        self.merger.holds_back() && !self.merger.parts_together()
     }
 
     fn attempt(&mut self, lossy: bool, update: Update) -> Result<Update> {
@@ -159,16 +172,15 @@ impl Flock {
             let bytes = postcard::to_stdvec(result).expect("plain data serialises");
             for &to in &behind {
                 failpoint!("flock-handing-over");
-                net.send(to, header, &bytes, by)?;
+                net.send_parts(to, header, (&bytes, PART_BYTES), by)?;
                 failpoint!("flock-handed-over");
             }
         }
         if !behind.contains(&me) {
             return Ok(self.progress.in_hand.then(|| self.take_in_hand()));
         }
-        let wanted = |arrival: &Arrival| arrival.header.kind == HANDOVER && arrival.from == source;
-        let arrival = net.next(Lane::Control, wanted, by)?;
-        let result: Update = postcard::from_bytes(&arrival.payload).map_err(|_| {
+        let bytes = net.next_parts(source, header, by)?;
+        let result: Update = postcard::from_bytes(&bytes).map_err(|_| {
             Fault::peer(Some(source), format!("{source} handed over what cannot be read"))
         })?;
         self.progress.calls += 1;

@@ -3,6 +3,10 @@
 
 use burn_tensor::Device;
 
+/// Whether networks are computed by `flex`, whose tensors lie in this process's memory.
+pub(crate) const ON_FLEX: bool =
+    !cfg!(any(feature = "cuda", feature = "rocm", feature = "metal", feature = "wgpu"));
+
 /// The device of this process. Of several, the one that its environment shows it first (`CUDA_VISIBLE_DEVICES`).
 pub(crate) fn device() -> Device {
     chosen()

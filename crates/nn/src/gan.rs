@@ -74,8 +74,10 @@ impl Gan {
         let mut tells = self.discriminator.clone();
         tells.push("linear 1".to_string());
         Ok(Pair {
-            generator: Stack::named("generator", Form::Flat(self.code), &makes)?,
-            discriminator: Stack::named("discriminator", Form::Flat(features), &tells)?,
+            generator: Stack::named("generator", Form::Flat(self.code), &makes)?
+                .computing(self.recipe.precision),
+            discriminator: Stack::named("discriminator", Form::Flat(features), &tells)?
+                .computing(self.recipe.precision),
         })
     }
 
@@ -133,8 +135,8 @@ impl Gan {
         let taught = pair.taught(turn).parameters();
         let learns = |is: Turn| is == turn;
         let (makes, tells) = (
-            Weights::of(work.model, &pair.generator.parameters(), learns(Turn::Generator)),
-            Weights::of(work.model, &pair.discriminator.parameters(), learns(Turn::Discriminator)),
+            Weights::of(work.model, pair.generator.parameters(), learns(Turn::Generator)),
+            Weights::of(work.model, pair.discriminator.parameters(), learns(Turn::Discriminator)),
         );
         let lesson = || Lesson {
             moment: work.moment,
@@ -178,7 +180,7 @@ impl Gan {
 
     /// Rows made of codes.
     fn made(&self, model: &Model, pair: &Pair, codes: Vec<f32>) -> Vec<f32> {
-        let weights = Weights::of(model, &pair.generator.parameters(), false);
+        let weights = Weights::of(model, pair.generator.parameters(), false);
         let rows = codes.len() / self.code;
         let codes = Flow::Flat(tensor(codes, [rows, self.code]));
         numbers(pair.generator.forward(codes, &mut Pass::answering(&weights)).flat())
@@ -186,7 +188,7 @@ impl Gan {
 
     /// The scores of rows.
     fn scores(&self, model: &Model, pair: &Pair, inputs: Vec<f32>) -> Vec<f32> {
-        let weights = Weights::of(model, &pair.discriminator.parameters(), false);
+        let weights = Weights::of(model, pair.discriminator.parameters(), false);
         let width = pair.discriminator.input().len();
         let rows = inputs.len() / width;
         let inputs = Flow::Flat(tensor(inputs, [rows, width]));
@@ -289,9 +291,9 @@ impl Learner for Gan {
         let told = update.get(LOSS).map(Block::f64s);
         let loss = told.map(|told| told[0] / told[1].max(f64::MIN_POSITIVE));
         let taught = pair.taught(turn).parameters();
-        let stride = self.stride(model.i64(SIZES)[1], &taught, update, moment);
+        let stride = self.stride(model.i64(SIZES)[1], taught, update, moment);
         let mut finite = loss.is_none_or(f64::is_finite);
-        for parameter in &taught {
+        for parameter in taught {
             let Some(block) = update.get(&parameter.name) else { continue };
             each_run(&block.body, |from, sums| {
                 let run = (from..from + sums.len(), sums);

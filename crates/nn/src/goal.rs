@@ -326,9 +326,18 @@ pub(crate) struct Told {
 impl Told {
     /// What is known of some rows of a table.
     pub(crate) fn of(table: &Table, rows: &[usize]) -> Told {
-        let mut told = Told::default();
+        let mut told = Told::with_room(rows.len(), table.width());
         rows.iter().for_each(|&row| told.push(table, row, true));
         told
+    }
+
+    /// Of no rows yet, with room for so many: growing would copy most of them once more.
+    pub(crate) fn with_room(rows: usize, width: usize) -> Told {
+        Told {
+            inputs: Vec::with_capacity(rows * width),
+            labels: Vec::with_capacity(rows),
+            weights: Vec::with_capacity(rows),
+        }
     }
 
     /// One row more, with its numbers where they are wanted.

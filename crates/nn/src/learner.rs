@@ -27,6 +27,7 @@ use starlings_learn::{
     Task, Work, refusals,
 };
 use std::ops::Range;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Features, outputs, steps of the job, steps of a pass.
 const SIZES: &str = "network";
@@ -114,7 +115,12 @@ pub(crate) struct Network {
     tracks: bool,
     /// Whether it has layers that can be split among workers.
     splits: bool,
+    /// The stack of the model that was last asked about.
+    known: Mutex<Option<(StackKey, Arc<Stack>)>>,
 }
+
+/// What a stack follows from: sizes, and which part it is of how many.
+type StackKey = (Sizes, Option<(usize, usize)>);
 
 impl Network {
     /// A network of a design. Lines that cannot be understood are refused here, forms that do not fit at the start.
@@ -123,7 +129,7 @@ impl Network {
         let tracks = lines.iter().any(|line| design.own().tracks(line));
         lines.push("linear 1".to_string());
         let splits = recipe.solver.is_row_wise() && split::can_split(&lines);
-        Network { design, goal, recipe, tracks, splits }
+        Network { design, goal, recipe, tracks, splits, known: Mutex::new(None) }
     }
 
     pub(crate) fn stack(&self, sizes: Sizes) -> Result<Stack> {
@@ -137,6 +143,7 @@ impl Network {
         }
         let input = self.design.input(sizes.features)?;
         let stack = Stack::with(self.design.own(), input, &lines)?;
+        let stack = stack.computing(self.recipe.precision);
         match stack.output().len() {
             // Of a sequence, each step gives them.
             _ if self.design.closes() => Ok(stack),
@@ -150,16 +157,21 @@ impl Network {
         }
     }
 
-    fn stack_of(&self, model: &Model) -> Result<(Sizes, Stack)> {
-        let sizes = Sizes::of(model);
-        let stack = self.stack(sizes)?;
-        match parts::part_of(model) {
-            None => Ok((sizes, stack)),
-            Some(part) => {
-                let split = self.split(&stack, part)?;
-                Ok((sizes, stack.part(&split)?))
-            }
+    /// The stack that a model is of, made once for all steps.
+    fn stack_of(&self, model: &Model) -> Result<(Sizes, Arc<Stack>)> {
+        let (sizes, part) = (Sizes::of(model), parts::part_of(model));
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((of, stack)) = known.as_ref().filter(|(of, _)| *of == (sizes, part)) {
+            return Ok((of.0, stack.clone()));
         }
+        let stack = self.stack(sizes)?;
+        let stack = match part {
+            None => stack,
+            Some(part) => stack.part(&self.split(&stack, part)?)?,
+        };
+        let stack = Arc::new(stack);
+        *known = Some(((sizes, part), stack.clone()));
+        Ok((sizes, stack))
     }
 
     /// How a network is split, as one part sees it.
@@ -175,7 +187,8 @@ impl Network {
 
     /// The rows of some slices that count, and whose they are.
     fn told(&self, batch: &Batch<'_>, slices: &[Slice], inputs: bool) -> (Told, Vec<Share>) {
-        let mut told = Told::default();
+        let rows = slices.iter().map(|slice| slice.rows().count()).sum();
+        let mut told = Told::with_room(rows, if inputs { batch.table.width() } else { 0 });
         let mut shares = Vec::with_capacity(slices.len());
         for slice in slices {
             let before = told.weights.len();
@@ -201,7 +214,7 @@ impl Network {
     }
 
     /// What `predict` gives for rows.
-    fn answers(&self, stack: &Stack, inputs: Vec<f32>, weights: &Weights) -> Vec<f32> {
+    fn answers(&self, stack: &Stack, inputs: Vec<f32>, weights: &Weights<'_>) -> Vec<f32> {
         let mut pass = Pass::answering(weights);
         match self.design.answer() {
             Answer::Output => self.goal.answer(self.outputs_of(stack, inputs, &mut pass)),
@@ -334,7 +347,7 @@ impl Network {
 struct Known<'a> {
     stack: &'a Stack,
     parameters: &'a [Parameter],
-    weights: &'a Weights,
+    weights: &'a Weights<'a>,
     /// Stages whose gradients are computed together, the lowest first.
     links: &'a [Range<usize>],
     /// Stages whose matrices leave as factors, each a link by itself.
@@ -489,8 +502,8 @@ impl Learner for Network {
         let mut sums = Sums::new(parameters.len());
         if work.place.stages > 1 {
             match work.place.splits {
-                true => self.contribute_part(work, (&stack, &parameters), &mut sums)?,
-                false => self.contribute_stage(work, (&stack, &parameters), &mut sums)?,
+                true => self.contribute_part(work, (&stack, parameters), &mut sums)?,
+                false => self.contribute_stage(work, (&stack, parameters), &mut sums)?,
             }
             self.emit_counts(work.outbox, &sums);
             return Ok(());
@@ -506,7 +519,7 @@ impl Learner for Network {
         let matrices = factored.iter().map(|&stage| stack.parameters_of(stage..stage + 1).start);
         sums.factors = matrices.map(|matrix| (matrix, Terms::default())).collect();
         let mut emission = Emission {
-            parameters: &parameters,
+            parameters,
             links: links.iter().map(|stages| stack.parameters_of(stages.clone())).collect(),
             outbox: work.outbox,
         };
@@ -514,10 +527,10 @@ impl Learner for Network {
             true => Weights::none(),
             false => {
                 let learns = |index: usize| !sums.factors.contains_key(&index);
-                Weights::learning(work.model, &parameters, learns)
+                Weights::learning(work.model, parameters, learns)
             }
         };
-        let (parameters, weights) = (&parameters[..], &weights);
+        let weights = &weights;
         let (links, factored) = (&links[..], &factored[..]);
         let known = Known { stack: &stack, parameters, weights, links, factored };
         // Parts are whole shards: masks and ghost batches do not depend on how many there are.
@@ -547,7 +560,7 @@ impl Learner for Network {
             return Err(self.diverged("the loss is not finite", moment));
         }
         let parameters = stack.parameters();
-        let stride = self.stride((sizes, &parameters), update, moment);
+        let stride = self.stride((sizes, parameters), update, moment);
         let mut finite = true;
         for parameter in parameters {
             let Some(block) = update.get(&parameter.name) else { continue };
@@ -558,7 +571,7 @@ impl Learner for Network {
             }
             each_run(&block.body, |from, sums| {
                 let run = (from..from + sums.len(), sums);
-                finite &= self.recipe.solver.step(model, &parameter, run, stride);
+                finite &= self.recipe.solver.step(model, parameter, run, stride);
             });
         }
         if !finite {
@@ -580,7 +593,7 @@ impl Learner for Network {
                 false => self.score_stage(work, &stack),
             };
         }
-        let weights = Weights::of(work.model, &stack.parameters(), false);
+        let weights = Weights::of(work.model, stack.parameters(), false);
         let mut sums = vec![0.0; SUMS];
         let rows: Vec<usize> =
             work.batch.rows().filter(|&row| work.batch.table.weight(row) > 0.0).collect();
@@ -620,7 +633,7 @@ impl Learner for Network {
     fn predict(&self, model: &Model, batch: &Batch<'_>, out: &mut Vec<f64>) -> Result<()> {
         let (sizes, stack) = self.stack_of(model)?;
         refusals::check_width(sizes.features, batch)?;
-        let weights = Weights::of(model, &stack.parameters(), false);
+        let weights = Weights::of(model, stack.parameters(), false);
         let rows: Vec<usize> = batch.rows().collect();
         for rows in rows.chunks(ANSWERED) {
             let mut inputs = Vec::with_capacity(rows.len() * sizes.features);
@@ -653,7 +666,7 @@ impl Learner for Network {
         let form = stack.output_after(layers);
         let mut rng = Rng::named(seed, "samples", &[]);
         let codes: Vec<f32> = (0..count * form.len()).map(|_| rng.normal() as f32).collect();
-        let weights = Weights::of(model, &stack.parameters(), false);
+        let weights = Weights::of(model, stack.parameters(), false);
         let codes = Flow::shaped(tensor(codes, [count, form.len()]), form);
         let rest = layers..stack.len();
         let rows = stack.forward_between(codes, &mut Pass::answering(&weights), rest);
@@ -747,7 +760,7 @@ fn squared_error(a: &[f32], b: &[f32]) -> f32 {
 /// The squared length of a stage's gradient, or of a part's: what all parts have is told by the first.
 fn own_squares(stack: &Stack, model: &Model, update: &Update) -> f64 {
     let part = parts::part_of(model).map_or(0, |(part, _)| part);
-    let trained = stack.parameters().into_iter().filter(|it| it.care != Care::Tracked);
+    let trained = stack.parameters().iter().filter(|it| it.care != Care::Tracked);
     let mine = trained.filter(|it| part == 0 || it.name.contains('@'));
     mine.filter_map(|it| update.get(&it.name).map(squared)).sum()
 }

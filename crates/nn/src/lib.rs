@@ -15,6 +15,7 @@ mod goal;
 mod kernels;
 mod layers;
 mod learner;
+mod lent;
 mod measure;
 #[cfg(feature = "modules")]
 pub mod modules;
@@ -24,6 +25,7 @@ mod own;
 mod parts;
 mod pass;
 mod places;
+mod precision;
 mod recipe;
 mod room;
 mod schedule;

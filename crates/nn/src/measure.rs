@@ -31,7 +31,7 @@ impl Network {
             let tensor = starlings_core::Tensor { shape, values, role: Role::Weight };
             model.set(&parameter.name, tensor);
         }
-        let weights = Weights::of(&model, &stack.parameters(), true);
+        let weights = Weights::of(&model, stack.parameters(), true);
         let rows = facts.batch.clamp(1, ROWS_MAX) as usize;
         let costs: Vec<u64> = (0..stack.len())
             .map(|stage| nanoseconds((stack, stage), rows, &weights, clock))
@@ -44,7 +44,7 @@ impl Network {
 fn nanoseconds(
     (stack, stage): (&Stack, usize),
     rows: usize,
-    weights: &Weights,
+    weights: &Weights<'_>,
     clock: &dyn Fn() -> f64,
 ) -> u64 {
     let mut best = f64::INFINITY;

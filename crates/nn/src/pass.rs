@@ -2,9 +2,11 @@
 //! what stages report besides their output. Masks and noise are drawn by shard of rows, never by worker, so that they do
 //! not depend on who computes.
 
-pub(crate) use crate::device::device;
+pub(crate) use crate::device::{ON_FLEX, device};
+use crate::lent::Loan;
+use crate::precision::Precision;
 use crate::stage::{Care, Parameter};
-use burn_tensor::{Gradients, Tensor, TensorData};
+use burn_tensor::{DType, Gradients, Tensor, TensorData};
 use starlings_core::{Model, Rng, Shard, Values};
 use starlings_learn::Moment;
 use std::collections::BTreeMap;
@@ -14,42 +16,59 @@ pub(crate) fn tensor<const D: usize>(values: Vec<f32>, shape: [usize; D]) -> Ten
     Tensor::from_data(TensorData::new(values, shape), &device())
 }
 
+/// The same from numbers that are lent, where the device reads them in their place.
+pub(crate) fn lent<const D: usize>(loan: &Loan<'_>, shape: [usize; D]) -> Tensor<D> {
+    Tensor::from_data(TensorData::from_bytes(loan.bytes(), shape, DType::F32), &device())
+}
+
 /// The numbers of a tensor, last axis fastest.
 pub(crate) fn numbers<const D: usize>(tensor: Tensor<D>) -> Vec<f32> {
     tensor.into_data().try_into_vec::<f32>().expect("networks compute in f32")
 }
 
 /// The parameters of a network as tensors, each in one line.
-pub(crate) struct Weights {
+pub(crate) struct Weights<'a> {
     tensors: BTreeMap<String, Tensor<1>>,
+    /// The numbers that they read. Behind the tensors, so that these are gone when the loans end.
+    loans: Vec<Loan<'a>>,
 }
 
-impl Weights {
+impl<'a> Weights<'a> {
     /// Of a worker that has no rows.
-    pub(crate) fn none() -> Weights {
-        Weights { tensors: BTreeMap::new() }
+    pub(crate) fn none() -> Weights<'a> {
+        Weights { tensors: BTreeMap::new(), loans: Vec::new() }
     }
 
     /// Takes the weights of a model. If they are to learn, gradients are recorded from here on.
-    pub(crate) fn of(model: &Model, parameters: &[Parameter], learns: bool) -> Weights {
+    pub(crate) fn of(model: &'a Model, parameters: &[Parameter], learns: bool) -> Weights<'a> {
         Weights::learning(model, parameters, |_| learns)
     }
 
     /// The same, where only some of them, by index, are asked for their gradients.
     pub(crate) fn learning(
-        model: &Model,
+        model: &'a Model,
         parameters: &[Parameter],
         learns: impl Fn(usize) -> bool,
-    ) -> Weights {
-        let tensors = parameters.iter().enumerate().map(|(index, parameter)| {
-            let line = tensor(f32s(model, &parameter.name).to_vec(), [parameter.len()]);
+    ) -> Weights<'a> {
+        let mut weights = Weights::none();
+        for (index, parameter) in parameters.iter().enumerate() {
+            let (values, shape) = (f32s(model, &parameter.name), [parameter.len()]);
+            // Other devices may read them later than they are told to.
+            let line = if ON_FLEX {
+                let loan = Loan::new(values);
+                let line = lent(&loan, shape);
+                weights.loans.push(loan);
+                line
+            } else {
+                tensor(values.to_vec(), shape)
+            };
             let line = match learns(index) && parameter.care != Care::Tracked {
                 true => line.autodiff().require_grad(),
                 false => line,
             };
-            (parameter.name.clone(), line)
-        });
-        Weights { tensors: tensors.collect() }
+            weights.tensors.insert(parameter.name.clone(), line);
+        }
+        weights
     }
 
     /// Takes a parameter's gradient out of what a backward pass gave; zeros where it took no part.
@@ -99,24 +118,38 @@ impl Lesson {
 
 /// A pass.
 pub(crate) struct Pass<'a> {
-    weights: &'a Weights,
+    weights: &'a Weights<'a>,
     /// What is known while it learns; nothing while it answers.
     pub(crate) lesson: Option<Lesson>,
     /// What tracked parameters should become: sums over rows.
     pub(crate) tracked: BTreeMap<String, Vec<f32>>,
     /// What is to be small besides the loss, summed over rows.
     pub(crate) penalty: Option<Tensor<1>>,
+    /// In which numbers products are computed; what runs it through says so.
+    pub(crate) precision: Precision,
 }
 
 impl<'a> Pass<'a> {
     /// A pass that learns.
-    pub(crate) fn learning(weights: &'a Weights, lesson: Lesson) -> Pass<'a> {
-        Pass { weights, lesson: Some(lesson), tracked: BTreeMap::new(), penalty: None }
+    pub(crate) fn learning(weights: &'a Weights<'a>, lesson: Lesson) -> Pass<'a> {
+        Pass {
+            weights,
+            lesson: Some(lesson),
+            tracked: BTreeMap::new(),
+            penalty: None,
+            precision: Precision::Single,
+        }
     }
 
     /// A pass that answers.
-    pub(crate) fn answering(weights: &'a Weights) -> Pass<'a> {
-        Pass { weights, lesson: None, tracked: BTreeMap::new(), penalty: None }
+    pub(crate) fn answering(weights: &'a Weights<'a>) -> Pass<'a> {
+        Pass {
+            weights,
+            lesson: None,
+            tracked: BTreeMap::new(),
+            penalty: None,
+            precision: Precision::Single,
+        }
     }
 
     /// A parameter in its shape.

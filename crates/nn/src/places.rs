@@ -45,7 +45,7 @@ impl Network {
         let parameters = stack.parameters();
         let mine = &parameters[stack.parameters_of(layers.clone())];
         let weights = &Weights::of(work.model, mine, false);
-        let (network, parameters, place) = (self, &parameters[..], &work.place);
+        let (network, parameters, place) = (self, parameters, &work.place);
         let staged = Staged { network, stack, parameters, weights, layers, place };
         staged.score(work.batch, work.wires)
     }
@@ -79,7 +79,7 @@ impl Network {
         work: &mut Work<'_>,
         (sizes, stack): (Sizes, &Stack),
     ) -> Result<Vec<f64>> {
-        let parameters = &stack.parameters()[..];
+        let parameters = stack.parameters();
         let weights = &Weights::of(work.model, parameters, false);
         let split = &self.split_at(sizes, &work.place)?;
         let (network, place) = (self, &work.place);

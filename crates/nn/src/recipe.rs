@@ -1,8 +1,9 @@
 //! How a network is trained, whatever it is: the parameters that all entries share.
 
+use crate::precision::{self, Precision};
 use crate::schedule::{self, Schedule};
 use crate::solver::Solver;
-use starlings_core::{Param, ParamKind, Params};
+use starlings_core::{Param, ParamKind, Params, Result};
 
 /// How a network is trained.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -17,19 +18,25 @@ pub(crate) struct Recipe {
     pub(crate) decay_steps: u64,
     /// Epochs without a lower loss after which training ends; 0 is never.
     pub(crate) patience: u64,
+    /// In which numbers products are computed.
+    pub(crate) precision: Precision,
 }
 
 impl Recipe {
     /// From a job's parameters.
-    pub(crate) fn of(params: &Params) -> Recipe {
-        Recipe {
+    ///
+    /// # Errors
+    /// A precision that is not to be had.
+    pub(crate) fn of(params: &Params) -> Result<Recipe> {
+        Ok(Recipe {
             solver: Solver::of(params),
             schedule: Schedule::of(params),
             clip_norm: params.f64("clip_norm"),
             parts: params.size("accumulate"),
             decay_steps: params.size("decay_steps") as u64,
             patience: params.size("patience") as u64,
-        }
+            precision: Precision::of(params)?,
+        })
     }
 }
 
@@ -106,6 +113,7 @@ pub(crate) const PARAMS: &[Param] = &[
         "0",
         "epochs without a lower training loss that end the job; 0 is never",
     ),
+    precision::PARAM,
 ];
 
 /// An entry's own parameters, then those of every network. `N` is how many there are together.

@@ -196,7 +196,7 @@ impl Solver {
                 adamw::step((options, decay), count, weights, gradient, means);
             }
         }
-        all_finite(weights)
+        are_finite(weights)
     }
 
     /// Methods that measure a whole parameter.
@@ -295,9 +295,26 @@ pub(crate) fn f32s_mut<'a>(model: &'a mut Model, name: &str) -> &'a mut Vec<f32>
     }
 }
 
-/// Whether every number is finite. Exponents are compared as integers: a sum of floats would be slower.
-#[inline(always)]
+/// Whether every number is finite.
 pub(crate) fn all_finite(values: &[f32]) -> bool {
+    Arch::new().dispatch(Finite(values))
+}
+
+/// The same on wide vectors.
+struct Finite<'a>(&'a [f32]);
+
+impl WithSimd for Finite<'_> {
+    type Output = bool;
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) -> bool {
+        are_finite(self.0)
+    }
+}
+
+/// Exponents are compared as integers: a sum of floats would be slower.
+#[inline(always)]
+fn are_finite(values: &[f32]) -> bool {
     const EXPONENT: u32 = 0x7f80_0000;
     values.iter().fold(0, |most, value| most.max(value.to_bits() & EXPONENT)) < EXPONENT
 }

@@ -6,11 +6,13 @@ use crate::kernels::Finish;
 use crate::layers::{self, Site};
 use crate::own::{NO_LAYERS, OwnLayers};
 use crate::pass::Pass;
+use crate::precision::Precision;
 use crate::split::Split;
 use crate::stage::{Finishing, Parameter, Stage};
 use crate::unfold::unfolded;
 use starlings_core::{Graph, Model, Result};
 use std::ops::Range;
+use std::sync::OnceLock;
 
 /// Stages one after another.
 pub(crate) struct Stack {
@@ -19,6 +21,9 @@ pub(crate) struct Stack {
     lines: Vec<String>,
     own: OwnLayers,
     stages: Vec<Box<dyn Stage>>,
+    precision: Precision,
+    /// Asked for in every step, and the same in all of them.
+    parameters: OnceLock<Vec<Parameter>>,
 }
 
 impl Stack {
@@ -48,6 +53,8 @@ impl Stack {
             lines: vec!["module".to_string()],
             own: NO_LAYERS.clone(),
             stages: vec![stage],
+            precision: Precision::Single,
+            parameters: OnceLock::new(),
         }
     }
 
@@ -62,13 +69,19 @@ impl Stack {
         })
     }
 
+    /// The same network, with products in other numbers.
+    pub(crate) fn computing(mut self, precision: Precision) -> Stack {
+        self.precision = precision;
+        self
+    }
+
     /// One worker's part of a network whose layers are split, blocks unfolded. Each layer takes what comes out of the one
     /// before it, or what conversions make of it.
     ///
     /// # Errors
     /// As for [`with`](Stack::with).
     pub(crate) fn part(&self, split: &Split) -> Result<Stack> {
-        let mut part = Stack::empty(self.input, &self.own);
+        let mut part = Stack::empty(self.input, &self.own).computing(self.precision);
         for (index, piece) in unfolded(self).pieces.iter().enumerate() {
             let whole = split.takes_whole(index);
             let input = if whole { piece.input } else { part.output() };
@@ -82,7 +95,8 @@ impl Stack {
 
     fn empty(input: Form, own: &OwnLayers) -> Stack {
         let (names, lines, stages) = (Vec::new(), Vec::new(), Vec::new());
-        Stack { input, names, lines, own: own.clone(), stages }
+        let (precision, parameters) = (Precision::Single, OnceLock::new());
+        Stack { input, names, lines, own: own.clone(), stages, precision, parameters }
     }
 
     fn push(&mut self, site: &Site<'_>) -> Result<()> {
@@ -113,8 +127,9 @@ impl Stack {
     }
 
     /// The parameters of all stages, from the first to the last.
-    pub(crate) fn parameters(&self) -> Vec<Parameter> {
-        self.stages.iter().flat_map(|stage| stage.parameters()).collect()
+    pub(crate) fn parameters(&self) -> &[Parameter] {
+        self.parameters
+            .get_or_init(|| self.stages.iter().flat_map(|stage| stage.parameters()).collect())
     }
 
     /// The first numbers of all parameters whose stages draw them themselves.
@@ -154,6 +169,8 @@ impl Stack {
         pass: &mut Pass<'_>,
         stages: Range<usize>,
     ) -> Flow {
+        // Networks inside this one follow it.
+        pass.precision = pass.precision.max(self.precision);
         let (mut flow, mut rest) = (input, &self.stages[stages]);
         while let [stage, after @ ..] = rest {
             (flow, rest) = match stage.finishing() {
@@ -257,7 +274,7 @@ mod tests {
     fn parameters_are_named_after_the_place_of_their_layer() {
         let lines = ["linear 4", "relu", "linear 2 bias off"].map(str::to_string);
         let stack = Stack::build(Form::Flat(3), &lines).unwrap();
-        let names: Vec<String> = stack.parameters().into_iter().map(|it| it.name).collect();
+        let names: Vec<String> = stack.parameters().iter().map(|it| it.name.clone()).collect();
         assert_eq!(names, ["00-linear.weight", "00-linear.bias", "02-linear.weight"]);
         assert_eq!((stack.len(), stack.output()), (3, Form::Flat(2)));
     }

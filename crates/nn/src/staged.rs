@@ -30,7 +30,7 @@ pub(crate) struct Staged<'a> {
     /// Of the whole network.
     pub(crate) parameters: &'a [Parameter],
     /// Of this stage.
-    pub(crate) weights: &'a Weights,
+    pub(crate) weights: &'a Weights<'a>,
     /// Its layers.
     pub(crate) layers: Range<usize>,
     pub(crate) place: &'a Place,

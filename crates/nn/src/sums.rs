@@ -40,7 +40,7 @@ impl Sums {
     pub(crate) fn add(
         &mut self,
         (parameters, some): (&[Parameter], Range<usize>),
-        (weights, pass): (&Weights, &mut Pass<'_>),
+        (weights, pass): (&Weights<'_>, &mut Pass<'_>),
         mut gradients: Option<Gradients>,
     ) {
         for index in some {

@@ -24,7 +24,7 @@ pub(crate) struct Tensored<'a> {
     /// Of this part's own layers.
     pub(crate) stack: &'a Stack,
     pub(crate) parameters: &'a [Parameter],
-    pub(crate) weights: &'a Weights,
+    pub(crate) weights: &'a Weights<'a>,
     pub(crate) split: &'a Split,
     pub(crate) place: &'a Place,
 }

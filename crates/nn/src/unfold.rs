@@ -72,6 +72,6 @@ mod tests {
         assert_eq!(shortcuts, [1..3, 3..7]);
         // No parameter is lost, and their order is that of the network.
         let names = pieces.iter().flat_map(|it| it.stage.parameters()).map(|it| it.name);
-        assert!(names.eq(stack.parameters().into_iter().map(|it| it.name)));
+        assert!(names.eq(stack.parameters().iter().map(|it| it.name.clone())));
     }
 }

@@ -6,9 +6,7 @@ use super::window::Finish;
 use burn_tensor::ops::{ConvOptions, MaxPoolOptions};
 use burn_tensor::{Tensor, activation, module};
 
-/// Whether networks are computed by `flex`, whose tensors our kernels read.
-pub(super) const ON_FLEX: bool =
-    !cfg!(any(feature = "cuda", feature = "rocm", feature = "metal", feature = "wgpu"));
+pub(super) use crate::device::ON_FLEX;
 
 /// As [`super::convolve`].
 pub(super) fn convolve(

@@ -156,11 +156,8 @@ impl WithSimd for Stopped<'_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, _: S) -> Vec<f32> {
-        let mut through = self.gradient.to_vec();
-        for (through, &output) in through.iter_mut().zip(self.output) {
-            *through = if output <= 0.0 { 0.0 } else { *through };
-        }
-        through
+        let both = self.gradient.iter().zip(self.output);
+        both.map(|(&gradient, &output)| if output <= 0.0 { 0.0 } else { gradient }).collect()
     }
 }
 

@@ -150,9 +150,7 @@ impl Stage for Transformer {
     }
 
     fn parameters(&self) -> Vec<Parameter> {
-        let mut all = self.mix.parameters();
-        all.extend(self.think.parameters());
-        all
+        [self.mix.parameters(), self.think.parameters()].concat()
     }
 
     fn branches(&self) -> Vec<&Stack> {

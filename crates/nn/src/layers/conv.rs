@@ -92,6 +92,9 @@ impl Finishing for Conv {
         let kernels = pass.weight(&format!("{}.weight", self.name), self.shape);
         let bias = self.bias.then(|| pass.line(&format!("{}.bias", self.name)));
         let reach = Reach { stride: self.stride, padding: self.padding };
-        Flow::Image(kernels::convolve(input.image(), (kernels, bias), reach, finish))
+        let precision = pass.precision;
+        let images = precision.narrowed(input.image());
+        let given = (precision.narrowed(kernels), bias.map(|it| precision.narrowed(it)));
+        Flow::Image(precision.widened(kernels::convolve(images, given, reach, finish)))
     }
 }

@@ -99,14 +99,20 @@ impl Finishing for Linear {
         let shape = [self.inputs(), self.outputs];
         let weight = pass.weight(&format!("{}.weight", self.name), shape);
         let bias = self.bias.then(|| pass.line(&format!("{}.bias", self.name)));
+        let precision = pass.precision;
+        let (weight, bias) = (precision.narrowed(weight), bias.map(|it| precision.narrowed(it)));
+        let product = |rows| {
+            let output = kernels::linear(precision.narrowed(rows), (weight, bias), finish);
+            precision.widened(output)
+        };
         match input {
             Flow::Sequence(rows) => {
                 let [count, steps, width] = rows.dims();
                 let rows = rows.reshape([count * steps, width]);
-                let output = kernels::linear(rows, (weight, bias), finish);
+                let output = product(rows);
                 Flow::Sequence(output.reshape([count, steps, self.outputs]))
             }
-            other => Flow::Flat(kernels::linear(other.flat(), (weight, bias), finish)),
+            other => Flow::Flat(product(other.flat())),
         }
     }
 }

@@ -53,9 +53,7 @@ impl Stage for Residual {
     }
 
     fn parameters(&self) -> Vec<Parameter> {
-        let mut all = self.body.parameters();
-        all.extend(self.shortcut.parameters());
-        all
+        [self.body.parameters(), self.shortcut.parameters()].concat()
     }
 
     fn forward(&self, input: Flow, pass: &mut Pass<'_>) -> Flow {

@@ -8,11 +8,12 @@ use super::own::Whole;
 use crate::flow::Form;
 use crate::learner::{Design, Network};
 use crate::networks::{LABEL_SMOOTHING, LOSS, TASK, goal};
+use crate::precision::Precision;
 use crate::recipe::{self, Recipe};
 use crate::stage::Stage;
 use burn_core::module::Module;
 use burn_tensor::{Device, Tensor};
-use starlings_core::{Ability, Entry, Param, Params, Result};
+use starlings_core::{Ability, Entry, Fault, Param, Params, Result};
 use starlings_learn::{BuildLearner, Learner};
 use std::sync::{Arc, OnceLock};
 
@@ -48,7 +49,12 @@ const PARAMS: &[Param] = &recipe::joined::<{ OWN.len() + recipe::PARAMS.len() }>
 
 fn learner<N: OwnNetwork>(params: &Params) -> Result<Box<dyn Learner>> {
     let design = Box::new(Own::<N> { known: OnceLock::new() });
-    Ok(Box::new(Network::new(design, goal(params)?, Recipe::of(params))))
+    let recipe = Recipe::of(params)?;
+    if recipe.precision != Precision::Single {
+        return Err(Fault::caller("precision means nothing to a network of one's own")
+            .hint("leave it out, and cast tensors in the network itself"));
+    }
+    Ok(Box::new(Network::new(design, goal(params)?, recipe)))
 }
 
 struct Own<N> {

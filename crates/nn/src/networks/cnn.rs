@@ -21,7 +21,7 @@ pub(super) const ENTRY: Entry<BuildLearner> = Entry {
     needs: &[],
     build: |params| {
         let design = Box::new(Cnn::of(params)?);
-        Ok(Box::new(Network::new(design, goal(params)?, Recipe::of(params))))
+        Ok(Box::new(Network::new(design, goal(params)?, Recipe::of(params)?)))
     },
 };
 

@@ -24,7 +24,7 @@ pub(super) const ENTRY: Entry<BuildLearner> = Entry {
             vec![format!("embedding {} {}", params.size("tokens"), params.size("width"))];
         let dropout = params.f64("dropout");
         lines.extend((dropout > 0.0).then(|| format!("dropout {dropout}")));
-        Ok(Box::new(Network::new(Box::new(Vectors { lines }), goal, Recipe::of(params))))
+        Ok(Box::new(Network::new(Box::new(Vectors { lines }), goal, Recipe::of(params)?)))
     },
 };
 

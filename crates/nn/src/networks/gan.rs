@@ -59,7 +59,7 @@ const OWN: &[Param] = &[
 ];
 
 fn built(params: &Params) -> Result<Gan> {
-    let recipe = Recipe::of(params);
+    let recipe = Recipe::of(params)?;
     if recipe.patience > 0 {
         return Err(Fault::caller("patience means nothing to a gan")
             .hint("its losses are of two networks against each other and need not fall: leave patience out"));

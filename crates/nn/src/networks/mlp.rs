@@ -19,7 +19,7 @@ pub(super) const ENTRY: Entry<BuildLearner> = Entry {
     needs: &[],
     build: |params| {
         let design = Box::new(Mlp::of(params)?);
-        Ok(Box::new(Network::new(design, goal(params)?, Recipe::of(params))))
+        Ok(Box::new(Network::new(design, goal(params)?, Recipe::of(params)?)))
     },
 };
 

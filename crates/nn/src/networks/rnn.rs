@@ -23,7 +23,7 @@ pub(super) const ENTRY: Entry<BuildLearner> = Entry {
     needs: &[],
     build: |params| {
         let design = Box::new(Rnn::of(params)?);
-        Ok(Box::new(Network::new(design, sequence_goal(params)?, Recipe::of(params))))
+        Ok(Box::new(Network::new(design, sequence_goal(params)?, Recipe::of(params)?)))
     },
 };
 

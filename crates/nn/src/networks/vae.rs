@@ -20,7 +20,7 @@ pub(super) const ENTRY: Entry<BuildLearner> = Entry {
     needs: &[],
     build: |params| {
         let design = Box::new(Vae::of(params));
-        Ok(Box::new(Network::new(design, Goal::Itself, Recipe::of(params))))
+        Ok(Box::new(Network::new(design, Goal::Itself, Recipe::of(params)?)))
     },
 };
 

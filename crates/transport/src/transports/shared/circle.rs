@@ -26,13 +26,13 @@ pub struct Tuning {
     pub chunk_bytes: usize,
     /// Sums up to this are flat.
     pub flat_bytes_max: usize,
-    /// From this on sums are written around the caches.
+    /// From this on sums are written around the caches: they would not stay there until they are used.
     pub streamed_from: usize,
 }
 
 impl Default for Tuning {
     fn default() -> Tuning {
-        Tuning { chunk_bytes: SLOT_BYTES, flat_bytes_max: 16 << 10, streamed_from: 1 << 20 }
+        Tuning { chunk_bytes: SLOT_BYTES, flat_bytes_max: 16 << 10, streamed_from: 8 << 20 }
     }
 }
 

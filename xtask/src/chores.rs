@@ -114,6 +114,16 @@ pub(crate) fn test(root: &Path) -> Result<(), String> {
             "skipped: saves killed at each of their system calls (not found: strace; on Debian install strace)"
         );
     }
+    if !answers("moto_server", "--help") {
+        println!(
+            "skipped: data and checkpoints in a bucket (not found: moto_server; pip install 'moto[s3]' flask flask-cors)"
+        );
+    }
+    if std::env::var_os("HADOOP_JARS").is_none() {
+        println!(
+            "skipped: data in HDFS (HADOOP_JARS names no folder with its jars; .ci/run fetches them)"
+        );
+    }
     if has("nextest") {
         run.cargo("tests", &["nextest", "run", "--workspace"], 35);
         run.cargo("doc tests", DOC_TESTS, 10);

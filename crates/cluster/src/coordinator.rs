@@ -496,12 +496,15 @@ impl Desk {
             FromWorker::Accuse { epoch, seat, phase, step } => {
                 self.feed(Happening::Accuse { by: member, epoch, seat, phase, step });
             }
-            FromWorker::Failed { blame, message, hint } => {
+            FromWorker::Unheard { epoch, seats } => {
+                self.feed(Happening::Unheard { by: member, epoch, seats });
+            }
+            FromWorker::Failed { epoch, blame, message, hint } => {
                 self.awaited.remove(&id);
                 if let Some(hint) = hint {
                     self.hints.insert(message.clone(), hint);
                 }
-                self.feed(Happening::Failed { member, blame, message });
+                self.feed(Happening::Failed { member, epoch, blame, message });
             }
             FromWorker::Model(bytes) => {
                 failpoint!("model-received");
@@ -625,6 +628,7 @@ impl Desk {
                     Verdict::Stop => ToWorker::Stop,
                     Verdict::Done => ToWorker::Done,
                     Verdict::Released => ToWorker::Released,
+                    Verdict::GivenUp { reason } => ToWorker::Abort { message: reason, fault: None },
                     Verdict::Abort { reason } => {
                         self.awaited.insert(member.0);
                         ToWorker::Abort { message: reason, fault: self.faults.first().cloned() }

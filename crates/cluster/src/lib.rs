@@ -17,6 +17,7 @@ pub mod model_file;
 pub mod objects;
 pub mod protocol;
 pub mod roster;
+mod silence;
 pub mod tensors;
 mod words;
 pub mod writer;

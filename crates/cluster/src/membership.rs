@@ -16,7 +16,11 @@ use crate::deal::Deal;
 use crate::detector::Detector;
 use crate::roster::{Accusation, MemberId, MemberInfo, Placed, Progress, Roster, Standing};
 use crate::roster::{culprit, last_known};
+use crate::silence::Silences;
 use starlings_core::{Blame, Epoch, FaultReport, Seat, Step, planted};
+
+/// Why a job ends whose last worker must go.
+const LAST_LEAVES: &str = "the last worker was asked to leave";
 
 /// The machine.
 #[derive(Clone, Debug)]
@@ -49,13 +53,32 @@ struct Run {
     wish: Wish,
     roster: Roster,
     accusations: Vec<Accusation>,
+    /// Links between members that carry nothing any more.
+    silences: Silences,
     /// Why and until when everyone was asked to end politely.
     stop: Option<(String, u64)>,
     /// Until when workers may come, where there are fewer than the job can do with.
     short: Option<u64>,
+    /// The last worker, where it must go and a newcomer is on its way to whom it can give the model.
+    heirless: Option<Heirless>,
+}
+
+/// A last worker that must go, and does as soon as somebody else has the model.
+#[derive(Clone, Copy, Debug)]
+struct Heirless {
+    member: MemberId,
+    /// Until when somebody may come.
+    by: u64,
+    /// Its step when somebody came: whoever is at this step has the model.
+    step: Option<Step>,
 }
 
 impl Run {
+    fn new(wish: Wish, roster: Roster) -> Run {
+        let (accusations, silences) = (Vec::new(), Silences::default());
+        Run { wish, roster, accusations, silences, stop: None, short: None, heirless: None }
+    }
+
     /// Whether newcomers are of any use: not when the work is about to end or has been brought to its end by one.
     fn takes_newcomers(&self) -> bool {
         let mut everyone = self.roster.placed.iter().chain(&self.roster.past);
@@ -93,10 +116,9 @@ impl Membership {
         let placed: Vec<Placed> = placed.collect();
         let absent = placed.iter().map(|placed| placed.info.member).collect();
         let roster = Roster { epoch, placed, deal, past: Vec::new() };
-        let (accusations, stop, short) = (Vec::new(), None, None);
         let mut membership = Membership::new(options);
         membership.absent = (absent, now.saturating_add(options.return_ms));
-        membership.stage = Stage::Running(Run { wish, roster, accusations, stop, short });
+        membership.stage = Stage::Running(Run::new(wish, roster));
         membership
     }
 
@@ -119,13 +141,17 @@ impl Membership {
             Event::Leave { member } => self.leave(now, member, out),
             Event::Left { member } => self.lost(now, member, "its connection closed", out),
             Event::Finished { member, epoch } => self.finished(now, member, epoch, out),
-            Event::Failed { member, blame, message } => {
-                self.failed(now, member, (blame, message), out)
+            Event::Failed { member, epoch, blame, message } => {
+                let blame = match blame {
+                    Blame::Peer(Some(_)) if !self.is_current(epoch) => Blame::Peer(None),
+                    blame => blame,
+                };
+                self.failed(now, member, (blame, message), out);
             }
+            Event::Unheard { by, epoch, seats } => self.unheard(now, by, (epoch, &seats)),
             Event::Accuse { by, epoch, seat, phase, step } => {
                 self.detector.beat(now, by);
-                let current = self.roster().is_some_and(|roster| roster.epoch == epoch);
-                if current || planted!("old-accusation") {
+                if self.is_current(epoch) || planted!("old-accusation") {
                     self.accuse(now, by, seat, Progress::at(step, phase));
                 }
             }
@@ -134,6 +160,10 @@ impl Membership {
             Event::Stop { blame, reason } => self.stop(now, blame, reason, out),
         }
         self.check_deadlines(now, out);
+    }
+
+    fn is_current(&self, epoch: Epoch) -> bool {
+        self.roster().is_some_and(|roster| roster.epoch == epoch)
     }
 
     /// The roster, once the job has started; also after its end.
@@ -207,8 +237,7 @@ impl Membership {
         let (deal, past) = (wish.deal.clone(), Vec::new());
         let roster = Roster { epoch: Epoch(0), placed, deal, past };
         out.push(Command::Start { epoch: roster.epoch, roster: roster.infos() });
-        let (accusations, stop, short) = (Vec::new(), None, None);
-        self.stage = Stage::Running(Run { wish, roster, accusations, stop, short });
+        self.stage = Stage::Running(Run::new(wish, roster));
         self.prepare(out);
     }
 
@@ -248,7 +277,15 @@ impl Membership {
         self.regroup(now, vec![info], out);
     }
 
-    /// A member must go: the others go on without it. The last one cannot, so the job ends politely.
+    /// Whether this member must go and stays only until a newcomer has the model.
+    #[must_use]
+    pub fn awaits_heir(&self, member: MemberId) -> bool {
+        let Stage::Running(run) = &self.stage else { return false };
+        run.heirless.is_some_and(|heirless| heirless.member == member)
+    }
+
+    /// A member must go: the others go on without it. The last one stays until a newcomer that is on its way has the
+    /// model; where there is none it cannot go, so the job ends politely.
     fn leave(&mut self, now: u64, member: MemberId, out: &mut Vec<Command>) {
         self.detector.beat(now, member);
         let waits = self.lobby.iter().any(|info| info.member == member);
@@ -264,16 +301,57 @@ impl Membership {
         if placed.standing != Standing::Running {
             return;
         }
-        if alone {
-            let reason = "the last worker was asked to leave".to_string();
-            return self.stop(now, Blame::Interrupted, reason, out);
+        if alone && run.wish.least.is_some() && !self.preparing.is_empty() && run.stop.is_none() {
+            let by = now.saturating_add(self.options.join_ms);
+            run.heirless.get_or_insert(Heirless { member, by, step: None });
+            return;
         }
+        if alone {
+            return self.stop(now, Blame::Interrupted, LAST_LEAVES.to_string(), out);
+        }
+        self.release(now, member, out);
+    }
+
+    /// The others go on without a member that must go.
+    fn release(&mut self, now: u64, member: MemberId, out: &mut Vec<Command>) {
+        let Stage::Running(run) = &mut self.stage else { return };
+        let Some(placed) = run.roster.find(member) else { return };
         if !planted!("leaver-stays") {
             placed.standing = Standing::Departed;
         }
         out.push(Command::Tell { member, verdict: Verdict::Released });
         self.detector.forget(member);
         self.regroup(now, Vec::new(), out);
+    }
+
+    /// The last worker goes as soon as somebody else has the model, or ends the job if nobody comes.
+    fn release_the_last(&mut self, now: u64, out: &mut Vec<Command>) {
+        let Stage::Running(run) = &mut self.stage else { return };
+        let Some(mut heirless) = run.heirless.take() else { return };
+        let Heirless { member, by, .. } = heirless;
+        let leaver = run.roster.find(member).filter(|it| it.standing == Standing::Running);
+        let Some(own) = leaver.map(|it| it.progress.as_ref().map_or(Step(0), |it| it.step)) else {
+            return;
+        };
+        if run.stop.is_some() {
+            return;
+        }
+        if run.roster.running() == 1 {
+            heirless.step = None;
+            if self.preparing.is_empty() || now >= by {
+                return self.stop(now, Blame::Interrupted, LAST_LEAVES.to_string(), out);
+            }
+        } else {
+            let step = *heirless.step.get_or_insert(own);
+            let has_it = |it: &Placed| {
+                let there = it.progress.as_ref().is_some_and(|progress| progress.step >= step);
+                it.info.member != member && it.standing == Standing::Running && there
+            };
+            if run.roster.placed.iter().any(has_it) {
+                return self.release(now, member, out);
+            }
+        }
+        run.heirless = Some(heirless);
     }
 
     /// Begins the next epoch with those who still work, or waits for more of them.
@@ -287,6 +365,9 @@ impl Membership {
         run.roster = run.roster.next(newcomers);
         if !planted!("accusations-kept") {
             run.accusations.clear();
+        }
+        if !planted!("silence-kept") {
+            run.silences.clear();
         }
         if (have as u32) < least && !planted!("below-minimum") {
             run.short.get_or_insert(now.saturating_add(self.options.join_ms));
@@ -333,6 +414,7 @@ impl Membership {
         // It got all it needed: whatever it thought it had lost, it had not.
         let seat = placed.info.seat;
         run.accusations.retain(|accusation| accusation.by != seat);
+        run.silences.report(now, seat, &[]);
         // Whoever came after the epoch that did the work has nothing left to do.
         let mut late = Vec::new();
         for placed in &mut run.roster.placed {
@@ -424,6 +506,51 @@ impl Membership {
         }
     }
 
+    /// A member says whom it does not hear. Only who works hears at all, and only who is there can be heard.
+    fn unheard(&mut self, now: u64, by: MemberId, (epoch, seats): (Epoch, &[Seat])) {
+        self.detector.beat(now, by);
+        if !self.is_current(epoch) && !planted!("old-silence") {
+            return;
+        }
+        let Stage::Running(run) = &mut self.stage else { return };
+        let Some(witness) = run.roster.find(by).filter(|it| it.standing == Standing::Running)
+        else {
+            return;
+        };
+        let by = witness.info.seat;
+        let placed = &run.roster.placed;
+        let here = |seat: &Seat| {
+            let standing = placed.get(seat.index()).map(|placed| placed.standing);
+            matches!(standing, Some(Standing::Running | Standing::Finished))
+        };
+        let seats: Vec<Seat> = seats.iter().copied().filter(here).collect();
+        run.silences.report(now, by, &seats);
+    }
+
+    /// Two who are heard here and do not hear each other cannot work together: one of them goes.
+    fn part_the_unheard(&mut self, now: u64, out: &mut Vec<Command>) {
+        let Stage::Running(run) = &mut self.stage else { return };
+        let judged = run.silences.judge(now, self.options.silence_ms);
+        let member = |seat: Seat| run.roster.placed[seat.index()].info.member;
+        let judged = judged.into_iter().map(|(seat, witness)| (member(seat), member(witness)));
+        for (gone, witness) in judged.collect::<Vec<_>>() {
+            // Every loss may change all seats.
+            let Stage::Running(run) = &mut self.stage else { return };
+            let Some((host, progress)) = run.roster.find(witness).map(|it| {
+                let step = it.progress.as_ref().map_or(Step(0), |progress| progress.step);
+                (it.info.host.clone(), Progress::at(step, "a silent link".into()))
+            }) else {
+                continue;
+            };
+            let at = |it: &Placed| it.info.member == gone && it.standing != Standing::Dead;
+            let Some(placed) = run.roster.placed.iter().find(|it| at(it)) else { continue };
+            let seat = placed.info.seat;
+            self.accuse(now, witness, seat, progress);
+            let how = format!("the link between it and {host} is silent, and both are heard here");
+            self.condemn(now, seat, (&how, None), out);
+        }
+    }
+
     /// A member is gone, by a closed connection or by silence.
     fn lost(&mut self, now: u64, member: MemberId, how: &str, out: &mut Vec<Command>) {
         // Of several who fall silent together the first may have ended it all.
@@ -503,6 +630,12 @@ impl Membership {
             seen_by,
             message,
         }));
+        if blame.is_none() {
+            // It may be there all the same, and wonder.
+            let what = if survives { "the flock goes on without" } else { "the job ends with" };
+            let reason = format!("{what} this worker: {reason}");
+            out.push(Command::Tell { member, verdict: Verdict::GivenUp { reason } });
+        }
         self.forget(member, out);
         let theirs_too = matches!(blame, Some(Blame::Caller | Blame::Interrupted));
         let Stage::Running(run) = &self.stage else { return };
@@ -541,6 +674,10 @@ impl Membership {
             }
         }
         self.give_up_the_stuck(now, out);
+        self.release_the_last(now, out);
+        if !planted!("silence-ignored") {
+            self.part_the_unheard(now, out);
+        }
         match &self.stage {
             Stage::Gathering { wish, by } if now >= *by => {
                 let want = wish.workers;

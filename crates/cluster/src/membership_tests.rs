@@ -235,6 +235,7 @@ fn a_workers_own_report_keeps_its_blame() {
     bench.phase(10, 0, "loading");
     bench.on(Event::Failed {
         member: id(10),
+        epoch: Epoch(0),
         blame: Blame::Caller,
         message: "row 7: no label".into(),
     });
@@ -251,7 +252,12 @@ fn a_workers_own_report_keeps_its_blame() {
 fn a_report_that_blames_a_peer_is_an_accusation() {
     let mut bench = Bench::started(2);
     let blame = Blame::Peer(Some(Seat(1)));
-    bench.on(Event::Failed { member: id(10), blame, message: "waiting for chunk 3".into() });
+    bench.on(Event::Failed {
+        member: id(10),
+        epoch: Epoch(0),
+        blame,
+        message: "waiting for chunk 3".into(),
+    });
     bench.on(Event::Left { member: id(10) });
     assert_eq!((bench.fault().rank, bench.fault().seen_by), (Some(Seat(1)), Some(Seat(0))));
 }
@@ -287,7 +293,12 @@ fn a_failure_before_the_start_ends_the_job_at_once() {
     let mut bench = Bench { machine: Membership::new(Options::default()), out: vec![], now: 0 };
     bench.on(Event::Submit(Wish::fixed(2)));
     bench.on(joined(1));
-    bench.on(Event::Failed { member: id(1), blame: Blame::Machine, message: "no memory".into() });
+    bench.on(Event::Failed {
+        member: id(1),
+        epoch: Epoch(0),
+        blame: Blame::Machine,
+        message: "no memory".into(),
+    });
     assert_eq!(bench.fault().host.as_deref(), Some("host-1"));
     assert_eq!(bench.aborted().unwrap().0, Blame::Machine);
     assert!(bench.told(is_abort).is_empty());
@@ -348,9 +359,12 @@ fn event() -> impl Strategy<Value = Event> {
         4 => (member(), step()).prop_map(|(member, step)| Event::Phase { member, step, phase: "p".into(), waits: true, bytes: 0 }),
         1 => member().prop_map(|member| Event::Left { member }),
         6 => (member(), 0u32..4).prop_map(|(member, epoch)| Event::Finished { member, epoch: Epoch(epoch) }),
-        1 => (member(), blame).prop_map(|(member, blame)| Event::Failed { member, blame, message: "m".into() }),
+        1 => (member(), blame).prop_map(|(member, blame)| Event::Failed { member, epoch: Epoch(0), blame, message: "m".into() }),
         1 => (member(), 0u32..4, 0u32..6, step()).prop_map(|(by, epoch, seat, step)| Event::Accuse {
             by, epoch: Epoch(epoch), seat: Seat(seat), phase: "q".into(), step,
+        }),
+        2 => (member(), 0u32..4, proptest::collection::vec(0u32..7, 0..3)).prop_map(|(by, epoch, seats)| {
+            Event::Unheard { by, epoch: Epoch(epoch), seats: seats.into_iter().map(Seat).collect() }
         }),
         8 => Just(Event::Tick),
         1 => Just(Event::Stop { blame: Blame::Interrupted, reason: "r".into() }),
@@ -369,7 +383,10 @@ fn check_law(machine: &Membership, out: &[Command]) -> Result<(), TestCaseError>
     for command in out {
         match command {
             // Members of this test come back under names that they had; who was let go is told again at the end.
-            Command::Tell { verdict: Verdict::Stop | Verdict::Released, .. } => {}
+            Command::Tell {
+                verdict: Verdict::Stop | Verdict::Released | Verdict::GivenUp { .. },
+                ..
+            } => {}
             Command::Tell { member, .. } => {
                 *told.entry(*member).or_default() += 1;
             }
@@ -500,7 +517,7 @@ fn survivors_of_a_death_get_new_seats_and_the_shards_of_the_dead() {
 fn bad_data_ends_the_job_for_all_and_a_full_disk_only_for_one() {
     let fail = |blame| {
         let mut bench = survivors(2, 1, 2);
-        bench.on(Event::Failed { member: id(10), blame, message: "no".into() });
+        bench.on(Event::Failed { member: id(10), epoch: Epoch(0), blame, message: "no".into() });
         bench.out.iter().any(|command| matches!(command, Command::Abort { .. }))
     };
     assert!(fail(Blame::Caller));
@@ -619,4 +636,154 @@ fn who_died_beside_the_coordinator_is_not_waited_for_once_a_returned_member_saw_
     assert_eq!((bench.fault().rank, bench.fault().step), (Some(Seat(1)), Some(Step(7))));
     assert!(bench.now < Options::default().return_ms);
     assert!(bench.out.iter().any(|command| matches!(command, Command::Regroup { .. })));
+}
+
+/// Members 10, 11, … have joined a job that survives, of that many workers; up to four may take part.
+fn surviving(workers: u32) -> Bench {
+    let mut bench = Bench { machine: Membership::new(Options::default()), out: vec![], now: 0 };
+    let deal = (0..workers).map(|w| (0..9).filter(|s| s % workers == w).collect()).collect();
+    let (most, least, stall_ms) = (4, Some(1), u64::MAX);
+    bench.on(Event::Submit(Wish { workers, most, least, deal, stall_ms }));
+    (0..u64::from(workers)).for_each(|member| bench.on(joined(10 + member)));
+    bench.out.clear();
+    bench
+}
+
+/// Members of the last lineup.
+fn lineup(bench: &Bench) -> Vec<u64> {
+    let last = bench.out.iter().rev().find_map(|command| match command {
+        Command::Regroup { roster, .. } => Some(roster),
+        _ => None,
+    });
+    last.map_or(Vec::new(), |roster| roster.iter().map(|info| info.member.0).collect())
+}
+
+fn unheard(bench: &mut Bench, by: u64, seats: &[u32]) {
+    let epoch = bench.machine.roster().unwrap().epoch;
+    let seats = seats.iter().copied().map(Seat).collect();
+    bench.on(Event::Unheard { by: id(by), epoch, seats });
+}
+
+#[test]
+fn of_two_who_do_not_hear_each_other_the_later_goes_and_is_told_why() {
+    let mut bench = surviving(3);
+    // Who notices first does not matter.
+    unheard(&mut bench, 12, &[0]);
+    bench.pass(100, &[10, 11, 12]);
+    unheard(&mut bench, 10, &[2]);
+    bench.pass(300, &[10, 11, 12]);
+    assert!(bench.out.is_empty(), "it may be heard again: {:?}", bench.out);
+    bench.pass(200, &[10, 11, 12]);
+    assert_eq!(lineup(&bench), [10, 11]);
+    let (rank, seen_by) = (bench.fault().rank, bench.fault().seen_by);
+    assert_eq!((rank, seen_by), (Some(Seat(2)), Some(Seat(0))));
+    let told =
+        bench.told(|it| matches!(it, Verdict::GivenUp { reason } if reason.contains("host-10")));
+    assert_eq!(told, [12]);
+    // What they said of each other counts for nothing in the new epoch.
+    bench.out.clear();
+    bench.pass(5_000, &[10, 11]);
+    assert!(bench.out.is_empty(), "{:?}", bench.out);
+}
+
+#[test]
+fn one_whom_nobody_hears_goes_though_it_came_first_and_a_moment_of_silence_costs_nobody_a_seat() {
+    let mut bench = surviving(3);
+    unheard(&mut bench, 11, &[0]);
+    bench.pass(400, &[10, 11, 12]);
+    unheard(&mut bench, 11, &[]);
+    bench.pass(2_000, &[10, 11, 12]);
+    assert!(bench.out.is_empty(), "{:?}", bench.out);
+    unheard(&mut bench, 11, &[0]);
+    unheard(&mut bench, 12, &[0]);
+    unheard(&mut bench, 10, &[1, 2]);
+    bench.pass(500, &[10, 11, 12]);
+    assert_eq!(lineup(&bench), [11, 12]);
+}
+
+#[test]
+fn a_silent_link_ends_a_job_that_cannot_do_without_either() {
+    let mut bench = Bench::started(2);
+    unheard(&mut bench, 10, &[1]);
+    bench.pass(600, &[10, 11]);
+    let (blame, reason) = bench.aborted().unwrap();
+    assert_eq!(blame, Blame::Peer(Some(Seat(1))));
+    assert!(reason.contains("the link between it and host-10 is silent"), "{reason}");
+}
+
+#[test]
+fn silence_of_an_older_epoch_and_of_those_who_are_gone_is_ignored() {
+    let mut bench = surviving(3);
+    let old = bench.machine.roster().unwrap().epoch;
+    bench.on(Event::Left { member: id(10) });
+    bench.out.clear();
+    let stale = Event::Unheard { by: id(11), epoch: old, seats: vec![Seat(0)] };
+    bench.on(stale);
+    let stranger = Event::Unheard { by: id(10), epoch: Epoch(1), seats: vec![Seat(1)] };
+    bench.on(stranger);
+    unheard(&mut bench, 11, &[7]);
+    bench.pass(2_000, &[11, 12]);
+    assert!(bench.out.is_empty(), "{:?}", bench.out);
+}
+
+#[test]
+fn a_failure_of_an_older_epoch_does_not_hit_whoever_has_the_seat_now() {
+    let mut bench = surviving(3);
+    bench.on(Event::Left { member: id(10) });
+    bench.out.clear();
+    // In the old epoch rank 1 was the member that is rank 0 now; rank 1 is the one who reports.
+    let blame = Blame::Peer(Some(Seat(0)));
+    bench.on(Event::Failed { member: id(12), epoch: Epoch(0), blame, message: "waits".into() });
+    bench.pass(3_000, &[11, 12]);
+    assert_eq!(lineup(&bench), [11], "it ends by its own word, and takes nobody along");
+    assert_eq!(bench.fault().rank, Some(Seat(1)));
+    let mut now = surviving(3);
+    let blame = Blame::Peer(Some(Seat(0)));
+    now.on(Event::Failed { member: id(12), epoch: Epoch(0), blame, message: "waits".into() });
+    now.pass(1_100, &[10, 11, 12]);
+    assert_eq!(now.fault().rank, Some(Seat(0)), "in the same epoch it is an accusation");
+}
+
+#[test]
+fn the_last_worker_gives_the_model_to_a_newcomer_before_it_goes() {
+    let mut bench = surviving(1);
+    bench.phase(10, 7, "the merge");
+    bench.on(joined(20));
+    bench.out.clear();
+    bench.on(Event::Leave { member: id(10) });
+    bench.pass(1_000, &[10, 20]);
+    assert!(bench.out.is_empty() && bench.machine.awaits_heir(id(10)), "{:?}", bench.out);
+    bench.on(Event::Prepared { member: id(20) });
+    assert_eq!(lineup(&bench), [10, 20]);
+    bench.phase(20, 0, "regrouping");
+    bench.pass(1_000, &[10, 20]);
+    assert!(bench.told(|it| *it == Verdict::Released).is_empty(), "it has no model yet");
+    bench.phase(20, 7, "computation");
+    assert_eq!(bench.told(|it| *it == Verdict::Released), [10]);
+    assert_eq!(lineup(&bench), [20]);
+    bench.on(Event::Finished { member: id(20), epoch: Epoch(2) });
+    assert_eq!(bench.out.last(), Some(&Command::Complete { stopped: None }));
+}
+
+#[test]
+fn the_last_worker_ends_the_job_where_nobody_comes() {
+    let stopped = |bench: &Bench| bench.told(|it| *it == Verdict::Stop);
+    let mut alone = surviving(1);
+    alone.on(Event::Leave { member: id(10) });
+    assert_eq!(stopped(&alone), [10]);
+    // The newcomer goes before it is ready.
+    let mut left = surviving(1);
+    left.on(joined(20));
+    left.on(Event::Leave { member: id(10) });
+    assert!(stopped(&left).is_empty());
+    left.on(Event::Left { member: id(20) });
+    assert_eq!(stopped(&left), [10]);
+    // Or it is never ready.
+    let mut late = surviving(1);
+    late.on(joined(20));
+    late.on(Event::Leave { member: id(10) });
+    late.pass(59_900, &[10, 20]);
+    assert!(stopped(&late).is_empty());
+    late.pass(200, &[10, 20]);
+    assert_eq!(stopped(&late), [10]);
 }

@@ -13,7 +13,7 @@ use starlings_core::{Blame, Epoch, Event, Fault, FaultReport, JobId, Result, Sea
 use std::fmt;
 
 /// The version both sides must speak.
-pub const VERSION: u8 = 2;
+pub const VERSION: u8 = 3;
 
 /// Most bytes of a message in one part.
 pub const PART_BYTES: usize = 1 << 20;
@@ -77,8 +77,18 @@ pub enum FromWorker {
         /// In which step.
         step: Step,
     },
+    /// It hears nothing of these peers, though no link has broken; whoever is not listed is heard (again).
+    Unheard {
+        /// The epoch in which they had these seats.
+        epoch: Epoch,
+        /// The peers.
+        #[serde(deserialize_with = "bounded_list")]
+        seats: Vec<Seat>,
+    },
     /// It cannot go on.
     Failed {
+        /// The epoch in which it failed.
+        epoch: Epoch,
         /// Who must act.
         blame: Blame,
         /// The whole message.
@@ -308,9 +318,9 @@ impl FromWorker {
 
     /// A fault to be told.
     #[must_use]
-    pub fn failed(fault: &Fault) -> FromWorker {
+    pub fn failed(epoch: Epoch, fault: &Fault) -> FromWorker {
         let hint = fault.advice().map(str::to_owned);
-        FromWorker::Failed { blame: fault.blame(), message: fault.message(), hint }
+        FromWorker::Failed { epoch, blame: fault.blame(), message: fault.message(), hint }
     }
 }
 

@@ -50,7 +50,7 @@ fn samples() -> Vec<Message> {
             phase: String::new(),
             step: Step(0),
         }),
-        Message::FromWorker(FromWorker::failed(&failed)),
+        Message::FromWorker(FromWorker::failed(Epoch(2), &failed)),
         Message::FromWorker(FromWorker::Finished { epoch: Epoch(2) }),
         Message::FromWorker(FromWorker::Model(Bytes(vec![0, 255]))),
         Message::FromWorker(FromWorker::Part {

@@ -62,10 +62,12 @@ pub enum Event {
         /// The epoch in which it did.
         epoch: Epoch,
     },
-    /// A member reports its own end. One that blames a peer is taken as accusing it.
+    /// A member reports its own end. One that blames a peer of this epoch is taken as accusing it.
     Failed {
         /// Who.
         member: MemberId,
+        /// The epoch in which it failed: in another the seat that it blames is someone else's.
+        epoch: Epoch,
         /// Who must act.
         blame: Blame,
         /// The whole message.
@@ -83,6 +85,15 @@ pub enum Event {
         phase: String,
         /// In which step.
         step: Step,
+    },
+    /// A member hears nothing of these peers, though no link has broken. Whoever is not listed is heard (again).
+    Unheard {
+        /// The member.
+        by: MemberId,
+        /// The epoch in which they had these seats.
+        epoch: Epoch,
+        /// The peers.
+        seats: Vec<Seat>,
     },
     /// A member that a coordinator before this one had seated is connected again.
     Returned {
@@ -201,6 +212,11 @@ pub enum Verdict {
     Done,
     /// The others go on without you, as you asked: go.
     Released,
+    /// The others go on without you, or cannot without you, since you were taken for lost: go.
+    GivenUp {
+        /// Why.
+        reason: String,
+    },
     /// The job is over without success: go.
     Abort {
         /// Why.
@@ -219,6 +235,8 @@ pub struct Options {
     pub return_ms: u64,
     /// For an accused member that still beats to be found dead by other means.
     pub grace_ms: u64,
+    /// For a link between two members to be heard again once one of them has reported that it is silent.
+    pub silence_ms: u64,
     /// How silence is judged.
     pub detector: detector::Options,
 }
@@ -227,6 +245,7 @@ impl Default for Options {
     fn default() -> Options {
         let detector = detector::Options::default();
         let (join_ms, stop_ms, return_ms) = (60_000, 30_000, 5_000);
-        Options { join_ms, stop_ms, return_ms, grace_ms: detector.timeout_ms, detector }
+        let (grace_ms, silence_ms) = (detector.timeout_ms, detector.timeout_ms / 2);
+        Options { join_ms, stop_ms, return_ms, grace_ms, silence_ms, detector }
     }
 }

@@ -136,6 +136,23 @@ impl Residuals {
         }
     }
 
+    /// Takes out what is held for a part, to travel with a contribution that loses nothing. A velocity is not owed to
+    /// anyone, and is forgotten.
+    pub fn release(&mut self, part: &Part<'_>) -> Option<Values> {
+        let held = self.dense.get_mut(part.block)?;
+        let (from, to) = (part.from, part.from + part.range.len());
+        if !held.range(..to).any(|(at, held)| at + held.residual.len() > from) {
+            return None;
+        }
+        Some(take(held, from, (part.values.kind(), part.range.len())).residual)
+    }
+
+    /// As [`release`](Residuals::release), of the rows of a table that are wanted.
+    pub fn release_rows(&mut self, block: &str, wanted: impl Fn(u32) -> bool) -> Option<Rows> {
+        let rows = self.rows.get_mut(block)?.release(wanted);
+        (!rows.index.is_empty()).then_some(rows)
+    }
+
     /// All that is held, by names that stay the same.
     #[must_use]
     pub fn save(&self) -> BTreeMap<String, Values> {

@@ -8,6 +8,7 @@ use crate::input::{Input, Stream};
 use crate::sources::{Flow, Request, Sink};
 use starlings_core::{Fault, Result};
 use std::num::NonZero;
+use std::sync::LazyLock;
 
 /// Bytes in a block: large enough that a thread's start is noise, small enough to stay in cache.
 pub(crate) const BLOCK_BYTES: usize = 2 << 20;
@@ -16,6 +17,9 @@ const RECORD_BYTES_MAX: usize = 64 << 20;
 /// Distance of two marks in a file that is not huge.
 pub(crate) const MARK_BYTES: u64 = 64 << 10;
 const PARSERS_MAX: usize = 8;
+/// Threads that parse. Asked once, for the answer is read from several files.
+static PARSERS: LazyLock<usize> =
+    LazyLock::new(|| std::thread::available_parallelism().map_or(1, NonZero::get).min(PARSERS_MAX));
 
 /// Whole records.
 #[derive(Debug)]
@@ -110,9 +114,14 @@ pub(crate) fn in_order<T: Send + Sync>(
     work: &(dyn Fn(&T) -> Result<Chunk> + Sync),
     sink: &mut Sink<'_>,
 ) -> Result<()> {
-    let parsers = std::thread::available_parallelism().map_or(1, NonZero::get).min(PARSERS_MAX);
+    let parsers = *PARSERS;
     let mut row = first_row;
     let mut tasks = take(parsers, next)?;
+    if let ([task], true) = (tasks.as_slice(), parsers > 1) {
+        // All there is: a thread would cost more than most small files.
+        let chunk = Chunk { first_row, ..work(task)? };
+        return sink(chunk).map(|_| ());
+    }
     while !tasks.is_empty() {
         let (chunks, following) = std::thread::scope(|scope| {
             let parsing: Vec<_> =

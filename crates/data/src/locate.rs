@@ -128,7 +128,7 @@ fn places(source: &Source) -> Result<Vec<Place>> {
     }
     if let Some((scheme, _)) = place.split_once("://") {
         return Err(Fault::caller(format!("{place}: this program does not read {scheme}:// addresses"))
-            .hint("give a path, a pattern, a built-in or synthetic://…; s3:// and https:// need the feature `remote`, hdfs:// the feature `hdfs`"));
+            .hint("give a path, a pattern, a built-in or synthetic://…; s3://, https:// and hdfs:// are for builds with their features"));
     }
     let path = Path::new(place);
     let files = match path {

@@ -1,4 +1,4 @@
-//! Data at addresses, from a real S3-compatible server: `moto_server` (`pip install "moto[server]"`), where it is installed;
+//! Data at addresses, from a real S3-compatible server: `moto_server` (`pip install 'moto[s3]' flask flask-cors`), where it is installed;
 //! without it these tests say so and pass.
 
 #![cfg(feature = "remote")]
@@ -80,7 +80,9 @@ fn store() -> Option<Server> {
     if server.is_none() {
         #[expect(clippy::print_stderr, reason = "a test that did not run says so")]
         {
-            eprintln!("skipped: moto_server is not installed (pip install 'moto[server]')");
+            eprintln!(
+                "skipped: moto_server is not installed (pip install 'moto[s3]' flask flask-cors)"
+            );
         }
     }
     server
@@ -123,7 +125,7 @@ fn web(content: String, drops: u32, ranges: bool) -> (SocketAddr, Arc<AtomicU32>
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let (address, asked) = (listener.local_addr().unwrap(), Arc::new(AtomicU32::new(0)));
     let count = asked.clone();
-    std::thread::spawn(move || {
+    let serving = move || {
         for stream in listener.incoming() {
             let mut stream = stream.unwrap();
             let request = head_of(&mut stream);
@@ -151,7 +153,8 @@ fn web(content: String, drops: u32, ranges: bool) -> (SocketAddr, Arc<AtomicU32>
                 content.len()
             );
         }
-    });
+    };
+    std::thread::Builder::new().name("web".to_string()).spawn(serving).unwrap();
     (address, asked)
 }
 

@@ -2,6 +2,7 @@
 
 use crate::choices::{Carriage, summing};
 use crate::exchange::reproducible::{Peaks, exponents, quantised, restored};
+use crate::flock::surviving::{confirm, is_kept};
 use crate::launch::flock::call;
 use crate::launch::processes::with_children;
 use crate::launch::threads::nets;
@@ -42,6 +43,9 @@ pub struct AllReduce {
     /// Whether links are inside TLS, as between hosts. Processes only.
     #[serde(default)]
     pub tls: bool,
+    /// Whether sums survive a loss, as those of a flock do: contributions are kept, and all confirm a large result.
+    #[serde(default)]
+    pub survives: bool,
 }
 
 /// What is summed, and how.
@@ -173,10 +177,16 @@ impl AllReduce {
         let (count, mine, expected) = self.numbers(net);
         let mut seconds = Vec::new();
         let mut update = update(vec![mine; count]);
+        let words = MergeOptions::exact(2, net, summing(&self.topology, "")?, PATIENCE);
+        let near = transport.as_ref().and_then(|_| neighbours.sum(words.kind, &words.group));
+        let mut words = Merger::new(net.clone(), words).through(near);
         for round in 0..self.repeats + WARM_UP {
             merger.merge(self::update(vec![0.0]))?;
             let begun = now();
-            update = merger.merge(update)?;
+            update = match self.survives {
+                true => surviving(&mut merger, &mut words, update)?,
+                false => merger.merge(update)?,
+            };
             if round >= WARM_UP {
                 seconds.push(begun.elapsed().as_secs_f64());
             }
@@ -295,6 +305,17 @@ impl AllReduce {
             }
         })
     }
+}
+
+/// What [`crate::Flock`] does in a calm sum.
+fn surviving(merger: &mut Merger, words: &mut Merger, update: Update) -> Result<Update> {
+    let sum = merger.merge_kept(update)?;
+    if is_kept(&sum) {
+        std::hint::black_box(sum.clone());
+    } else {
+        confirm(words)?;
+    }
+    Ok(sum)
 }
 
 fn update(values: Vec<f32>) -> Update {

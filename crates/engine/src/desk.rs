@@ -11,6 +11,7 @@ use crate::exchange::served::Shard as ServerShard;
 use crate::job::{Deal, EPOCHS_DEFAULT, Fold, Job};
 use crate::keeper::{Keeper, Resumed};
 use crate::net::Net;
+use crate::parting::Parting;
 use crate::placement::check_memory;
 use crate::recovery::{Leases, Regroup};
 use crate::redeal::{Loader, Redeal};
@@ -175,6 +176,8 @@ pub struct Desk {
     pub(crate) moments: Moments,
     pub(crate) place: Place,
     pub(crate) stop: Stop,
+    /// Whether this worker alone is to leave.
+    pub(crate) parting: Parting,
     pub(crate) wants_factors: bool,
     pub(crate) by_shard: Unit,
     pub(crate) regroup: Option<Box<dyn Regroup>>,
@@ -247,6 +250,7 @@ impl Desk {
             moments: Moments { seed: job.seed, counts_itself },
             place,
             stop: setup.stop,
+            parting: Parting::default(),
             survives: setup.regroup.is_some(),
             regroup: setup.regroup,
             newcomer: setup.newcomer,
@@ -311,7 +315,30 @@ impl Desk {
             }
         };
         (self.exchange, self.server, self.ledger) = (exchange, server, ledger);
+        self.parting.hold(self.exchange.holds_back());
         Ok(())
+    }
+
+    /// Before a step: whether this worker was asked to leave. Then nothing is held back any more.
+    pub(crate) fn prepare_to_leave(&mut self) -> bool {
+        let asked = self.parting.asked();
+        if asked {
+            self.exchange.part();
+        }
+        asked
+    }
+
+    /// After that step: whoever has given all may go.
+    pub(crate) fn ready_to_leave(&self, asked: bool) {
+        if asked && self.exchange.parted() {
+            self.parting.hold(false);
+        }
+    }
+
+    /// From now on this worker alone may be asked to leave.
+    pub(crate) fn may_part(&mut self, parting: Parting) {
+        self.parting = parting;
+        self.parting.hold(self.exchange.holds_back());
     }
 
     /// Takes a seat in another flock than before, with what the codec had lost on how many seats, and the step of the

@@ -2,7 +2,7 @@
 
 #[cfg(feature = "modules")]
 mod modules;
-mod surviving;
+pub(crate) mod surviving;
 
 use crate::all_to_all::all_to_all;
 use crate::choices::{self, Carriage, raw, summing};
@@ -35,7 +35,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
-use surviving::Progress;
+use surviving::{Offer, Progress};
 
 /// The kind of a shuffle's messages on the exchange lane.
 const SHUFFLE: u8 = 13;
@@ -185,7 +185,7 @@ impl Flock {
         members[self.first.index() / 62] = 1 << (self.first.index() % 62);
         members.resize(self.words(), 0);
         update.blocks.push(Block::counts(MEMBERS, members));
-        let mut sum = self.sum(true, &|_| update.clone())?;
+        let mut sum = self.sum(true, Offer::Kept(update))?;
         self.participants = sum.blocks.pop().map(|block| named(&block)).unwrap_or_default();
         *blocks = sum.blocks;
         Ok(())
@@ -209,7 +209,7 @@ impl Flock {
             }
             update
         };
-        *blocks = self.sum(false, &contribution)?.blocks;
+        *blocks = self.sum(false, Offer::Made(&contribution))?.blocks;
         Ok(())
     }
 
@@ -316,7 +316,7 @@ impl Flock {
 
     fn barrier(&mut self, name: &str) -> Result<()> {
         let word = Update { blocks: vec![Block::counts(name, vec![1])] };
-        self.sum(false, &|_| word.clone()).map(|_| ())
+        self.sum(false, Offer::Kept(word)).map(|_| ())
     }
 }
 

@@ -7,6 +7,7 @@ use crate::exchange::packet::{Address, Losses, Packer};
 use crate::exchange::scheduled::{Command, Event, Scheduled};
 use crate::net::{Arrival, Net};
 use crate::shared_sum::SharedSum;
+use crate::spare::Spare;
 use starlings_codec::{Codec, Law, Next, Residuals, Rounds, Shapes};
 use starlings_core::{Block, Body, Deadline, Fault, Result, Seat, Step, Update, Values, failpoint};
 use starlings_topology::{Pattern, Topology, moves};
@@ -33,6 +34,12 @@ pub struct Merger {
     bytes_raw: u64,
     /// Where all seats of the group share a host.
     shared: Option<SharedSum>,
+    /// Whether the sum in progress must give its contribution back if it fails, and what it has to give.
+    keeps: bool,
+    kept: Option<Update>,
+    spare: Spare,
+    /// Once this seat is about to leave: sums since nothing is held back any more.
+    parting: Option<u32>,
 }
 
 /// How a merger brings contributions together.
@@ -85,9 +92,23 @@ impl Merger {
         let me = Seat(me.expect("a seat sums within its own group") as u32);
         let way = Way::of(&options, me);
         let MergeOptions { kind, group, topology, patience, .. } = options;
-        let (scratch, shared) = (Vec::new(), None);
-        let (count, bytes_raw) = (0, 0);
-        Merger { net, kind, group, me, topology, way, patience, count, scratch, bytes_raw, shared }
+        Merger {
+            net,
+            kind,
+            group,
+            me,
+            topology,
+            way,
+            patience,
+            count: 0,
+            scratch: Vec::new(),
+            bytes_raw: 0,
+            shared: None,
+            keeps: false,
+            kept: None,
+            spare: Spare::default(),
+            parting: None,
+        }
     }
 
     /// Plays dense sums of exact numbers through shared memory, where there is some; all else goes over links.
@@ -136,20 +157,106 @@ impl Merger {
         }
     }
 
+    /// Whether this seat's codec holds something back that later sums bring.
+    #[must_use]
+    pub fn holds_back(&self) -> bool {
+        let holds_back = match &self.way {
+            Way::Played(_) => false,
+            Way::Collected(packer) => packer.holds_back(),
+            Way::Rounds(..) => true,
+        };
+        holds_back && self.group.len() > 1
+    }
+
+    /// This seat is about to leave: what its codec has held back goes with its next contribution, which loses nothing.
+    /// Where the codec needs all seats for that, with the next [plain](Merger::merge_plainly) one.
+    pub fn part(&mut self) {
+        if self.parting.is_none() {
+            self.parting = Some(0);
+            if let Way::Collected(packer) = &mut self.way {
+                packer.part();
+            }
+        }
+    }
+
+    /// Whether all seats have what this one had held back: they took part in a sum after the one that brought it.
+    #[must_use]
+    pub fn parted(&self) -> bool {
+        self.parting.is_some_and(|sums| sums > 1)
+    }
+
+    /// Whether a seat that leaves needs the others to make a [plain](Merger::merge_plainly) sum with it.
+    #[must_use]
+    pub fn parts_together(&self) -> bool {
+        matches!(self.way, Way::Rounds(..))
+    }
+
     /// Sums an update over the group. All seats get the same bits.
     ///
     /// # Errors
     /// A lost peer, named with what was being waited for; an abort; or a peer that broke the protocol.
     pub fn merge(&mut self, update: Update) -> Result<Update> {
-        if self.group.len() == 1 {
-            self.count += 1;
-            return Ok(multiplied_out(update));
+        let merged = self.merge_by(update, false)?;
+        // Rounds hold back until all seats agree not to.
+        if let Some(sums) = self.parting.as_mut()
+            && (*sums > 0 || !matches!(self.way, Way::Rounds(..)))
+        {
+            *sums += 1;
         }
+        Ok(merged)
+    }
+
+    /// As [`merge`](Merger::merge), without the codec, which all seats must have agreed on. What seats that are about to leave
+    /// had held back goes with it.
+    ///
+    /// # Errors
+    /// As [`merge`](Merger::merge).
+    pub fn merge_plainly(&mut self, update: Update) -> Result<Update> {
+        let merged = self.merge_by(update, true)?;
+        self.parting = self.parting.map(|sums| sums + 1);
+        Ok(merged)
+    }
+
+    fn merge_by(&mut self, mut update: Update, plainly: bool) -> Result<Update> {
         // The way is set aside while it is used, for sums are made with the rest of the merger.
         let mut way = std::mem::replace(&mut self.way, Way::Played(raw()));
-        let merged = self.by(&mut way, update);
+        let alone = self.group.len() == 1;
+        let merged = match &mut way {
+            Way::Collected(packer) if alone => {
+                packer.claim_all(&mut update);
+                Ok(multiplied_out(update))
+            }
+            Way::Rounds(rounds, inner) if alone || plainly => {
+                let mut update = multiplied_out(update);
+                if alone || self.parting.is_some() {
+                    flush(&mut **rounds, &mut update);
+                }
+                if alone { Ok(update) } else { self.by(inner, update) }
+            }
+            _ if alone => Ok(multiplied_out(update)),
+            way => self.by(way, update),
+        };
+        self.count += u64::from(alone);
         self.way = way;
         merged
+    }
+
+    /// As [`merge`](Merger::merge); where it fails, [`contribution`](Merger::contribution) gives the update back. Sums of numbers as
+    /// they are take no copy for this, only a second vector.
+    ///
+    /// # Errors
+    /// As [`merge`](Merger::merge).
+    pub fn merge_kept(&mut self, update: Update) -> Result<Update> {
+        self.keeps = matches!(self.way, Way::Played(_));
+        self.kept = (!self.keeps).then(|| update.clone());
+        let merged = self.merge(update);
+        self.keeps = false;
+        merged
+    }
+
+    /// What this seat contributed to the last [`merge_kept`](Merger::merge_kept), which failed.
+    pub fn contribution(&mut self) -> Option<Update> {
+        self.kept.take().or_else(|| self.shared.as_mut().and_then(SharedSum::contribution))
     }
 
     fn by(&mut self, way: &mut Way, update: Update) -> Result<Update> {
@@ -192,9 +299,28 @@ impl Merger {
         }
         let count = self.next_count();
         let (topology, me, world) = (self.topology.clone(), self.me, self.group.len() as u32);
+        let room = self.keeps.then(|| self.spare.room_like(&update));
         let mut machine = Scheduled::new(update, codec, topology.grain(world), |chunks| {
             moves(&topology.pattern(me, world, chunks), me, world)
         });
+        if let Some(room) = room {
+            machine = machine.keeping(room);
+        }
+        let outcome = self.drive(&mut machine, count);
+        let (sum, contribution) = machine.take_both();
+        match (outcome, contribution) {
+            (Ok(()), Some(spent)) => self.spare.keep(spent),
+            (Ok(()), None) => {}
+            (Err(fault), contribution) => {
+                self.kept = contribution;
+                return Err(fault);
+            }
+        }
+        Ok(sum)
+    }
+
+    /// Performs what the machine wants done, until its sum is complete.
+    fn drive(&mut self, machine: &mut Scheduled, count: Step) -> Result<()> {
         let by = Deadline::after(self.patience);
         let mut commands = Vec::new();
         // What is to be done, the first at the end.
@@ -214,7 +340,7 @@ impl Merger {
                     failpoint!("chunk-sent");
                     self.arrived(count)
                 }
-                Some(Command::Done) if pending.is_empty() => return Ok(machine.take()),
+                Some(Command::Done) if pending.is_empty() => return Ok(()),
                 // The others still wait for what this seat has not sent yet.
                 Some(Command::Done) => {
                     pending.insert(0, Command::Done);
@@ -386,6 +512,19 @@ impl Way {
             carriage => packed(carriage.clone()),
         }
     }
+}
+
+/// Adds what a codec of several sums has held back onto an update.
+fn flush(rounds: &mut dyn Rounds, update: &mut Update) {
+    let mut state = rounds.save();
+    let mut residuals = Residuals::default();
+    residuals.add(state.clone());
+    for name in residuals.save().keys() {
+        state.remove(name);
+    }
+    residuals.flush(update);
+    state.extend(residuals.save());
+    rounds.restore(state);
 }
 
 /// Factors as the matrices they are, for sums that fold on the way.

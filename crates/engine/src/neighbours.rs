@@ -2,6 +2,7 @@
 //! it can, and says whom it sees. A group whose members all see each other sums through shared memory; for all others
 //! the links are there. That memory cannot be had is never an error.
 
+use crate::net::is_beat;
 use crate::shared_sum::SharedSum;
 use serde::{Deserialize, Serialize};
 use starlings_core::{Deadline, Epoch, Fault, JobId, Result, Seat, Step};
@@ -155,6 +156,8 @@ fn hear<T: for<'a> Deserialize<'a>>(
                 let broken = |_| Fault::peer(Some(seat), format!("{seat} offers nonsense"));
                 return postcard::from_bytes(&frame.payload).map_err(broken);
             }
+            // Whoever has met all others before this one did is there, and says so.
+            Ok(frame) if is_beat(&frame.header) => {}
             Ok(_) => return Err(Fault::peer(Some(seat), format!("{seat} speaks out of turn"))),
             Err(LinkError::Deadline) if !by.passed() => {}
             Err(error) => return Err(lost(seat, &error)),

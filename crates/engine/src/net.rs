@@ -3,10 +3,14 @@
 //! waits, a thread stands by, so that no peer is ever held up by ours being busy. Losses and aborts wake
 //! every waiting call at once.
 
+mod parts;
+mod pulse;
 mod reading;
 
 use crate::neighbours::Neighbours;
 use crate::shared_sum::SharedSum;
+pub(crate) use parts::PART_BYTES;
+pub(crate) use pulse::{Pulse, is_beat};
 use reading::{Reading, read_all};
 use starlings_core::{Deadline, Fault, Result, Seat, Step};
 use starlings_transport::{Header, Lane, Link, LinkError, Watch};
@@ -149,9 +153,15 @@ impl Net {
     /// Sends a message to a seat (also to itself).
     ///
     /// # Errors
-    /// A fault that names the seat.
+    /// A fault that names the seat; or a message above the limit, of which nothing is sent.
     pub fn send(&self, to: Seat, header: Header, payload: &[u8], by: Deadline) -> Result<()> {
         assert!(header.kind & MORE == 0, "the highest bit of the kind is the shell's own");
+        // The other side would take it for an attack, and the flock would go on without one of the two.
+        if payload.len() > MESSAGE_BYTES_MAX {
+            let (bytes, most) = (payload.len(), MESSAGE_BYTES_MAX);
+            let what = format!("a message of {bytes} bytes for {to} is above the limit of {most}");
+            return Err(Fault::caller(what).hint("cut the model by another plan or topology"));
+        }
         if to == self.seat {
             let arrival = Arrival { from: to, header, payload: payload.to_vec() };
             self.shared.deliver(arrival);

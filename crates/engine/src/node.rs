@@ -83,7 +83,7 @@ fn train(member: &Member, options: &JoinOptions, job: &str, resume: bool) -> Res
     };
     let (spec, known) = (task.job.train.clone(), survey.clone());
     let loader: Loader = Arc::new(move |keep| stock.load(&spec, &known, (keep, shards)));
-    let desk = lay(Place {
+    let mut desk = lay(Place {
         task: &task,
         survey: &survey,
         holding,
@@ -97,6 +97,7 @@ fn train(member: &Member, options: &JoinOptions, job: &str, resume: bool) -> Res
         newcomer: member.newcomer,
         deliver: Some(deliver(member)),
     })?;
+    desk.may_part(member.parting());
     match member.newcomer {
         true => {
             failpoint!("prepared-before");

@@ -2,7 +2,9 @@
 //! through which the worker pushes and pulls.
 
 use crate::choices::Carriage;
+use crate::exchange::columns::widened;
 use crate::exchange::ownership::Ownership;
+use crate::exchange::packet::Losses;
 use crate::exchange::rows_wire::{Glasses, Pen, read, write};
 use crate::exchange::served::{Asks, Command, Event, News, Shard, WantedRows, place};
 use crate::net::{Arrival, Net};
@@ -211,6 +213,21 @@ pub struct Client {
     known: Vec<Known>,
     /// What all have agreed on, as the first seat's shard last told.
     news: News,
+    parting: Parting,
+}
+
+/// How far a worker is with leaving.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+enum Parting {
+    /// It stays.
+    #[default]
+    Stays,
+    /// What it has held back goes with its next push.
+    Asked,
+    /// It was pushed.
+    Pushed,
+    /// All owners have answered since: they have it.
+    Parted,
 }
 
 /// What a client knows of an owner that sends fresh rows by itself.
@@ -227,7 +244,8 @@ impl Client {
     pub fn new(net: Arc<Net>, service: Service, seed: u64) -> Client {
         let known = vec![Known::default(); net.world() as usize];
         let (residuals, news) = (Residuals::default(), News::default());
-        Client { net, service, residuals, seed, bytes_raw: 0, known, news }
+        let parting = Parting::default();
+        Client { net, service, residuals, seed, bytes_raw: 0, known, news, parting }
     }
 
     /// The slowest worker has done so many steps already: owners that are asked for nothing tell only of more.
@@ -249,6 +267,44 @@ impl Client {
         self.service.owners.knows(name)
     }
 
+    /// What was lost in pushes so far, by names that stay the same.
+    #[must_use]
+    pub fn losses(&self) -> Losses {
+        self.residuals.save()
+    }
+
+    /// Whether pushes hold something back that later ones bring.
+    #[must_use]
+    pub fn holds_back(&self) -> bool {
+        self.service.compressor().is_some_and(|compressor| compressor.feedback().is_some())
+    }
+
+    /// This worker is about to leave: its next push brings all that was held back, and from now on nothing is.
+    pub fn part(&mut self) {
+        if self.parting == Parting::Stays {
+            self.parting = Parting::Asked;
+        }
+    }
+
+    /// Whether this worker is about to leave.
+    #[must_use]
+    pub fn parts(&self) -> bool {
+        self.parting != Parting::Stays
+    }
+
+    /// All owners have answered: what was pushed before has arrived.
+    pub fn pulled(&mut self) {
+        if self.parting == Parting::Pushed {
+            self.parting = Parting::Parted;
+        }
+    }
+
+    /// Whether the owners have all that was held back.
+    #[must_use]
+    pub fn parted(&self) -> bool {
+        self.parting == Parting::Parted
+    }
+
     /// What was lost in pushes so far.
     pub fn residuals(&mut self) -> &mut Residuals {
         &mut self.residuals
@@ -264,8 +320,11 @@ impl Client {
         let header = Header { lane: Lane::Request, kind: PUSH, step: moment.step, tag: 0 };
         for owner in (0..self.net.world()).map(Seat) {
             let owners = &self.service.owners;
-            let parts: Vec<Block> =
-                update.blocks.iter().filter_map(|block| owners.restrict(block, owner)).collect();
+            let parts = update.blocks.iter().filter_map(|block| owners.restrict(block, owner));
+            let mut parts: Vec<Block> = parts.collect();
+            if self.parting != Parting::Stays {
+                parts.iter_mut().for_each(|part| release(&mut self.residuals, part, owners, owner));
+            }
             if owner != self.net.seat() {
                 self.bytes_raw += parts.iter().map(|block| block.bytes() as u64).sum::<u64>();
             }
@@ -273,6 +332,9 @@ impl Client {
             let key = [moment.step.0, u64::from(self.net.seat().0), u64::from(owner.0)];
             let mut noise = Rng::named(self.seed, "push", &key);
             let mut pen = match &self.service.push {
+                Carriage::Contributions(_) if self.parting != Parting::Stays => {
+                    Pen::Codec(&*self.service.pull)
+                }
                 Carriage::Contributions(compressor) => {
                     Pen::Compressor(&**compressor, &mut self.residuals, &mut noise)
                 }
@@ -280,6 +342,9 @@ impl Client {
             };
             let payload = write(meta, &parts, &mut pen, (owners, owner));
             self.net.send(owner, header, &payload, by)?;
+        }
+        if last && self.parting == Parting::Asked {
+            self.parting = Parting::Pushed;
         }
         Ok(())
     }
@@ -318,6 +383,8 @@ impl Client {
         let mut answers = 0;
         let strict = !due.is_empty();
         let silent = self.service.gate.pushes() && !strict && !asks.stop && !asks.cut;
+        // Whoever is about to leave wants to know that its last push has arrived.
+        let silent = silent && self.parting == Parting::Stays;
         for owner in (0..self.net.world()).map(Seat) {
             let wanted = self.wanted(needs, strict, model, owner);
             if silent && self.known[owner.index()].covers(&wanted) {
@@ -416,6 +483,15 @@ impl Client {
                 .map(|(name, _)| (name.to_string(), None))
                 .collect(),
         }
+    }
+}
+
+/// Adds what was held back of an owner's rows to what is pushed to it.
+fn release(residuals: &mut Residuals, part: &mut Block, owners: &Ownership, owner: Seat) {
+    let Body::Rows(rows) = &mut part.body else { return };
+    let owned = |row: u32| owners.among(&part.name, owner, &[row]) == [row];
+    if let Some(held) = residuals.release_rows(&part.name, owned) {
+        rows.fold(&widened(held, rows.width)).expect("what is held has the shape of its table");
     }
 }
 

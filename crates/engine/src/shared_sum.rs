@@ -1,6 +1,7 @@
 //! Sums of updates through shared memory: the shell between a merger and a circle of seats. A contribution is kept until
 //! the next sum, because recovery needs it; its memory then serves later sums, for fresh pages cost more than summing.
 
+use crate::spare::Spare;
 use starlings_core::{Block, Body, Deadline, Fault, Result, Update, Values};
 use starlings_transport::shared::{Circle, Numbers, NumbersMut, Patience, SharedBuffer, Turn};
 
@@ -9,16 +10,12 @@ use starlings_transport::shared::{Circle, Numbers, NumbersMut, Patience, SharedB
 pub struct SharedSum {
     circle: Circle,
     last: Option<Update>,
-    /// Vectors of earlier contributions, the oldest first.
-    spare: Vec<Values>,
+    spare: Spare,
 }
-
-/// Vectors that are kept beyond as many as the last contribution had.
-const SPARE_MAX: usize = 4;
 
 impl SharedSum {
     pub(crate) fn new(circle: Circle) -> SharedSum {
-        SharedSum { circle, last: None, spare: Vec::new() }
+        SharedSum { circle, last: None, spare: Spare::default() }
     }
 
     /// Whether an update can be summed here: all its blocks are dense. The answer is the same on every seat, for names
@@ -44,8 +41,10 @@ impl SharedSum {
         by: Deadline,
         interrupted: &dyn Fn() -> Option<Fault>,
     ) -> Result<Update> {
-        self.keep_spare(update.blocks.len());
-        let mut totals = room_like(&update, &mut self.spare);
+        if let Some(old) = self.last.take() {
+            self.spare.keep(old);
+        }
+        let mut totals = self.spare.room_like(&update);
         let sources: Vec<Numbers<'_>> = update.blocks.iter().map(numbers).collect();
         let mut targets: Vec<NumbersMut<'_>> = totals.blocks.iter_mut().map(numbers_mut).collect();
         let patience = Patience { by, interrupted };
@@ -70,34 +69,10 @@ impl SharedSum {
         self.circle.sum_buffers(contribution, total, &Patience { by, interrupted })
     }
 
-    fn keep_spare(&mut self, blocks: usize) {
-        let old = self.last.take().map_or_else(Vec::new, |old| old.blocks);
-        self.spare.extend(old.into_iter().filter_map(|block| match block.body {
-            Body::Dense(values) => Some(values),
-            _ => None,
-        }));
-        let surplus = self.spare.len().saturating_sub(blocks + SPARE_MAX);
-        self.spare.drain(..surplus);
-    }
-
     /// What this seat contributed to the last sum, whether that succeeded or not.
     pub fn contribution(&mut self) -> Option<Update> {
         self.last.take()
     }
-}
-
-/// Room for the sums of an update, out of older vectors where kinds and lengths agree.
-fn room_like(update: &Update, spare: &mut Vec<Values>) -> Update {
-    let room = |block: &Block| {
-        let values = dense(block);
-        let fits = |old: &Values| old.kind() == values.kind() && old.len() == values.len();
-        let body = match spare.iter().position(fits) {
-            Some(found) => Body::Dense(spare.remove(found)),
-            None => Body::Dense(Values::zeros(values.kind(), values.len())),
-        };
-        Block { name: block.name.clone(), body }
-    };
-    Update { blocks: update.blocks.iter().map(room).collect() }
 }
 
 fn dense(block: &Block) -> &Values {

@@ -42,7 +42,9 @@ fn walk(desk: &mut Desk) -> Result<()> {
         if step.0 % COMPARED_EVERY == COMPARED_EVERY - 1 && desk.choices.always_alike() {
             desk.compare_replicas()?;
         }
+        let parts = desk.prepare_to_leave();
         take(desk, step, &mut outbox)?;
+        desk.ready_to_leave(parts);
         desk.settle()?;
         desk.clock.sent(desk.bytes_sent());
     }

@@ -50,6 +50,7 @@ pub use starlings_data::{
     fold_of_rows, survey,
 };
 pub use starlings_engine::bench::{AllReduce, Timing, Width};
+pub use starlings_engine::checkpoints::{is_address, store_at as checkpoint_store};
 pub use starlings_engine::choices::{Carriage, Choices, codec, gate, register, rule, summing};
 pub use starlings_engine::clock::Observer;
 pub use starlings_engine::flock::{Flock, FlockHost, FlockOptions};

@@ -45,10 +45,32 @@ pub trait Link: Send + Sync {
     /// Bytes sent so far, headers included.
     fn bytes_sent(&self) -> u64;
 
+    /// This link as one that may fall silent without being lost, where that is possible.
+    fn pulsed(&self) -> Option<&dyn Pulsed> {
+        None
+    }
+
     /// This link as one that a thread may watch together with others, where that is possible.
     fn polled(&self) -> Option<&dyn Polled> {
         None
     }
+}
+
+/// A link over a network. It may be cut without a word to either side, and then only silence tells.
+pub trait Pulsed: Link {
+    /// Bytes received so far, of frames or of parts of frames: more of them only if the peer is alive and heard.
+    fn bytes_received(&self) -> u64;
+
+    /// Whether something has arrived that nobody has read yet, the end of the link included. Then it is this side that is
+    /// slow, not the peer that is silent.
+    fn has_unread(&self) -> bool;
+
+    /// Sends an empty frame, for the peer to hear that this side is there. Never waits: while others send, or what was
+    /// sent has not left, the peer hears of this side anyway, and nothing is done. Not counted among the bytes sent.
+    ///
+    /// # Errors
+    /// The link has ended.
+    fn beat(&self, header: Header) -> Result<(), LinkError>;
 }
 
 /// A link whose frames can be awaited together with those of other links, by the thread that wants them.

@@ -9,6 +9,7 @@ use starlings_core::Deadline;
 use std::io::{self, IoSlice, Write};
 use std::net::{Shutdown, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -19,13 +20,14 @@ const BUFFER_BYTES: usize = 4 << 20;
 #[derive(Debug)]
 pub(crate) struct Socket {
     stream: Arc<TcpStream>,
+    bytes_received: AtomicU64,
 }
 
 impl Socket {
     pub(crate) fn new(stream: Arc<TcpStream>) -> io::Result<Socket> {
         stream.set_nodelay(true)?;
         stream.set_nonblocking(true)?;
-        Ok(Socket { stream })
+        Ok(Socket { stream, bytes_received: AtomicU64::new(0) })
     }
 
     /// Appends at least one byte and at most the buffer's spare capacity.
@@ -34,7 +36,10 @@ impl Socket {
         loop {
             match rustix::io::read(&*self.stream, spare_capacity(into)) {
                 Ok(0) => return Err(lost("the peer closed the connection")),
-                Ok(_) => return Ok(()),
+                Ok(count) => {
+                    self.count(count);
+                    return Ok(());
+                }
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => self.wait(PollFlags::IN, by)?,
                 Err(errno) => return Err(lost(io::Error::from(errno))),
@@ -58,7 +63,10 @@ impl Socket {
         loop {
             match rustix::io::read(&*self.stream, &mut *into) {
                 Ok(0) => return Err(lost("the peer closed the connection")),
-                Ok(count) => return Ok(count),
+                Ok(count) => {
+                    self.count(count);
+                    return Ok(count);
+                }
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => return Err(LinkError::Deadline),
                 Err(errno) => return Err(lost(io::Error::from(errno))),
@@ -98,6 +106,31 @@ impl Socket {
     pub(crate) fn await_room(&self, by: Deadline) {
         // What went wrong the next write will tell.
         let _ = self.wait(PollFlags::OUT, by);
+    }
+
+    /// Bytes read so far.
+    pub(crate) fn bytes_received(&self) -> u64 {
+        self.bytes_received.load(Ordering::Relaxed)
+    }
+
+    /// Whether bytes, or the end of the connection, wait to be read.
+    pub(crate) fn has_unread(&self) -> bool {
+        self.is_ready(PollFlags::IN)
+    }
+
+    /// Whether there is room to write.
+    pub(crate) fn has_room(&self) -> bool {
+        self.is_ready(PollFlags::OUT)
+    }
+
+    /// Whether that, or the end of the connection, is the case now.
+    fn is_ready(&self, event: PollFlags) -> bool {
+        let mut fds = [PollFd::new(&*self.stream, event)];
+        poll(&mut fds, Some(&timespec(Duration::ZERO))) != Ok(0)
+    }
+
+    fn count(&self, bytes: usize) {
+        self.bytes_received.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
     /// What becomes readable when bytes arrive.

@@ -131,6 +131,11 @@ impl TlsStream {
         Ok(())
     }
 
+    /// What carries the sealed bytes.
+    pub(crate) fn socket(&self) -> &Socket {
+        &self.socket
+    }
+
     pub(crate) fn shutdown(&self) {
         self.socket.shutdown();
     }

@@ -19,6 +19,12 @@ const WAYS: &[(&str, &str, &[&str])] = &[
     ("cnn, batch 512", "overlap-cnn.toml", &[]),
     ("cnn, batch 512, half", "overlap-cnn.toml", &["cluster.codec=half"]),
     ("cnn, batch 512, tree", "overlap-cnn.toml", &["cluster.topology=tree"]),
+    ("cnn, batch 2048", "overlap-cnn.toml", &["train.batch=2048", "train.epochs=8"]),
+    (
+        "cnn, batch 2048, half",
+        "overlap-cnn.toml",
+        &["train.batch=2048", "train.epochs=8", "cluster.codec=half"],
+    ),
     ("mlp, batch 256", "overlap-mlp.toml", &[]),
     ("mlp, batch 256, half", "overlap-mlp.toml", &["cluster.codec=half"]),
 ];

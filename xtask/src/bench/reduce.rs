@@ -1,6 +1,7 @@
 //! All-reduce between processes of this machine, over TCP and through shared memory: the sum that data-parallel
 //! training waits for. Peers: torch's gloo, which blocks, and Open MPI, which polls, over TCP and over shared memory.
-//! And what the reproducible fold costs beside a plain sum of the same numbers, and TLS beside plain links.
+//! And what the reproducible fold costs beside a plain sum of the same numbers, TLS beside plain links, and sums that
+//! survive a loss beside those that do not.
 
 use super::row::Outcome;
 use super::turns::{self, Contender};
@@ -32,8 +33,14 @@ pub(super) fn run(suite: &Suite<'_>, outcome: &mut Outcome) {
                 let case = format!("all-reduce, {transport}, {workers} processes, {}", size.name);
                 let way = format!("--transport {transport}");
                 let mut contenders = vec![ours(suite, workers, size, &way)];
+                if transport == "shared" {
+                    let mut resident = ours(suite, workers, size, &format!("{way} --resident"));
+                    resident.name = "starlings, numbers in shared memory".to_string();
+                    contenders.push(resident);
+                }
+                let own = contenders.len();
                 contenders.extend(rivals(suite, workers, size, like));
-                compare(suite, outcome, &case, size, &contenders);
+                compare(suite, outcome, (&case, own), size, &contenders);
             }
         }
     }
@@ -43,14 +50,27 @@ pub(super) fn run(suite: &Suite<'_>, outcome: &mut Outcome) {
         let mut plain = ours(suite, 2, size, &way("f64"));
         plain.name = "plain sum of f64".to_string();
         let contenders = [ours(suite, 2, size, &way("reproducible")), plain];
-        compare(suite, outcome, &case, size, &contenders);
+        compare(suite, outcome, (&case, 1), size, &contenders);
     }
     for size in SIZES.iter().filter(|size| size.is_quick || !suite.is_quick) {
         let case = format!("all-reduce inside TLS against plain, 2 processes, {}", size.name);
         let mut plain = ours(suite, 2, size, "--transport tcp");
         plain.name = "without TLS".to_string();
         let contenders = [ours(suite, 2, size, "--transport tcp --tls"), plain];
-        compare(suite, outcome, &case, size, &contenders);
+        compare(suite, outcome, (&case, 1), size, &contenders);
+    }
+    for size in SIZES.iter().filter(|size| size.is_quick || !suite.is_quick) {
+        for transport in ["tcp", "shared"] {
+            let case = format!(
+                "sums that survive against others, {transport}, 2 processes, {}",
+                size.name
+            );
+            let way = format!("--transport {transport}");
+            let mut plain = ours(suite, 2, size, &way);
+            plain.name = "lost with a worker".to_string();
+            let contenders = [ours(suite, 2, size, &format!("{way} --survive")), plain];
+            compare(suite, outcome, (&case, 1), size, &contenders);
+        }
     }
     if suite.python.is_none() {
         outcome.skip(
@@ -62,10 +82,11 @@ pub(super) fn run(suite: &Suite<'_>, outcome: &mut Outcome) {
     }
 }
 
+/// Measures contenders in turns, of which the first are our own.
 fn compare(
     suite: &Suite<'_>,
     outcome: &mut Outcome,
-    case: &str,
+    (case, own): (&str, usize),
     size: &Size,
     contenders: &[Contender],
 ) {
@@ -75,7 +96,7 @@ fn compare(
     eprintln!("{case}");
     let rounds = if suite.is_quick { 2 } else { size.rounds };
     let measured = turns::take(contenders, rounds);
-    outcome.enter(case, &measured[..1], &measured[1..]);
+    outcome.enter(case, &measured[..own], &measured[own..]);
 }
 
 fn ours(suite: &Suite<'_>, workers: u32, size: &Size, way: &str) -> Contender {

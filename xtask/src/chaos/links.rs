@@ -25,14 +25,37 @@ enum Cut {
     Unheard,
     /// A worker does not hear the coordinator, which hears it.
     Deaf,
-    /// A worker is not heard by another one; both are heard by the coordinator. Nobody is promised to notice: the job waits,
-    /// and goes on when the link does.
+    /// A worker is not heard by another one, which it hears; both are heard by the coordinator.
     Between,
+    /// A worker and another one do not hear each other; both are heard by the coordinator.
+    Apart,
     /// A worker hears and is heard by nobody for less than half of what silence takes.
     Blink,
+    /// A worker and another one do not hear each other for less than half of what silence takes.
+    BlinkApart,
 }
 
-const CUTS: [Cut; 5] = [Cut::Off, Cut::Unheard, Cut::Deaf, Cut::Between, Cut::Blink];
+const CUTS: [Cut; 7] =
+    [Cut::Off, Cut::Unheard, Cut::Deaf, Cut::Between, Cut::Apart, Cut::Blink, Cut::BlinkApart];
+
+impl Cut {
+    /// Whether it is over before it counts as silence.
+    fn is_moment(self) -> bool {
+        matches!(self, Cut::Blink | Cut::BlinkApart)
+    }
+
+    /// The workers one of whom must go.
+    fn concerns(self, victim: usize) -> Vec<usize> {
+        match self {
+            Cut::Between | Cut::Apart | Cut::BlinkApart => vec![victim, next(victim)],
+            Cut::Off | Cut::Unheard | Cut::Deaf | Cut::Blink => vec![victim],
+        }
+    }
+}
+
+fn next(worker: usize) -> usize {
+    (worker + 1) % WORKERS
+}
 
 /// Plays every cut so many times.
 pub(super) fn run(tools: &Tools, rounds: u64) -> Result<(), String> {
@@ -79,8 +102,8 @@ struct Played {
     faults: Vec<Value>,
     /// Seconds from the cut to the new lineup.
     noticed: Option<f64>,
-    /// How the worker whose link was cut ended, and what it said.
-    victim: (Option<i32>, String),
+    /// How the workers whose link was cut ended, and what they said.
+    concerned: Vec<(Option<i32>, String)>,
     others: Vec<Option<i32>>,
     story: String,
 }
@@ -94,18 +117,19 @@ impl Played {
         if self.digest != *calm {
             return wrong("the model has other bits");
         }
-        if cut == Cut::Blink {
-            let fine = self.faults.is_empty() && self.victim.0 == Some(0);
+        let lost: Vec<_> = self.concerned.iter().filter(|(code, _)| *code != Some(0)).collect();
+        if cut.is_moment() {
+            let fine = self.faults.is_empty() && lost.is_empty();
             return if fine { Ok(()) } else { wrong("taken for dead after a moment of silence") };
-        }
-        if cut == Cut::Between {
-            return Ok(());
         }
         if self.noticed.is_none_or(|seconds| seconds > NOTICED_MAX) {
             return wrong("silence was not noticed in time");
         }
-        if self.victim.0 == Some(0) || !self.victim.1.contains("error: ") {
-            return wrong("the one who was cut off does not say so");
+        let [(_, said)] = lost[..] else {
+            return wrong("not exactly one of those who were cut off was lost");
+        };
+        if !said.contains("error: ") {
+            return wrong("the one who was lost does not say so");
         }
         Ok(())
     }
@@ -150,10 +174,8 @@ fn play(tools: &Tools, yard: &Yard, cut: Option<(Cut, usize)>) -> Result<Played,
         .collect();
     let of = |kind: &'static str| events.iter().filter(move |(_, event)| event["event"] == kind);
     let regrouped = of("regrouped").next().map(|(at, _)| *at);
-    let victim = cut.map(|(_, victim)| victim);
-    // Of two that cannot reach each other either may go: one of them is not among the others.
-    let spared =
-        |code: &Option<i32>| cut.is_some_and(|(cut, _)| cut == Cut::Between) && *code != Some(0);
+    // Of two that cannot reach each other either may go.
+    let concerned = cut.map_or(Vec::new(), |(cut, victim)| cut.concerns(victim));
     let mut story = train.last_words();
     workers.iter().for_each(|worker| story += &worker.last_words());
     Ok(Played {
@@ -161,13 +183,13 @@ fn play(tools: &Tools, yard: &Yard, cut: Option<(Cut, usize)>) -> Result<Played,
         digest: of("report").next().map_or(Value::Null, |(_, report)| report["digest"].clone()),
         faults: of("fault").map(|(_, fault)| fault["message"].clone()).collect(),
         noticed: done.zip(regrouped).map(|(cut, at)| (at - cut).as_secs_f64()),
-        victim: victim.map_or((None, String::new()), |it| (codes[it], workers[it].complaints())),
         others: codes
             .iter()
             .enumerate()
-            .filter(|(at, code)| Some(*at) != victim && !spared(code))
+            .filter(|(at, _)| !concerned.contains(at))
             .map(|(_, code)| *code)
             .collect(),
+        concerned: concerned.into_iter().map(|it| (codes[it], workers[it].complaints())).collect(),
         story,
     })
 }
@@ -189,7 +211,7 @@ fn disturb(
     }
     yard.cut(cut, victim)?;
     let since = Instant::now();
-    let patience = if cut == Cut::Blink { 300 } else { 20_000 };
+    let patience = if cut.is_moment() { 300 } else { 20_000 };
     while count(train, "regrouped") == 0
         && train.ended().is_none()
         && since.elapsed() < Duration::from_millis(patience)
@@ -254,33 +276,39 @@ impl Yard {
     }
 
     fn cut(&self, cut: Cut, victim: usize) -> Result<(), String> {
-        match self.lost_way(cut, victim) {
-            None => call(&format!("ip -n {} link set port{victim} down", self.hub())),
-            // Packets leave for an address of the wire that nobody has: they vanish without a word.
-            Some((from, to)) => call(&format!(
+        let ways = self.lost_ways(cut, victim);
+        if ways.is_empty() {
+            return call(&format!("ip -n {} link set port{victim} down", self.hub()));
+        }
+        // Packets leave for an address of the wire that nobody has: they vanish without a word.
+        ways.into_iter().try_for_each(|(from, to)| {
+            call(&format!(
                 "ip -n {} neigh replace {} lladdr 02:00:00:00:00:99 nud permanent dev wire",
                 self.name(from),
                 self.address(to)
-            )),
-        }
+            ))
+        })
     }
 
     fn mend(&self, cut: Cut, victim: usize) -> Result<(), String> {
-        match self.lost_way(cut, victim) {
-            None => call(&format!("ip -n {} link set port{victim} up", self.hub())),
-            Some((from, to)) => {
-                call(&format!("ip -n {} neigh del {} dev wire", self.name(from), self.address(to)))
-            }
+        let ways = self.lost_ways(cut, victim);
+        if ways.is_empty() {
+            return call(&format!("ip -n {} link set port{victim} up", self.hub()));
         }
+        ways.into_iter().try_for_each(|(from, to)| {
+            call(&format!("ip -n {} neigh del {} dev wire", self.name(from), self.address(to)))
+        })
     }
 
-    /// From whom to whom packets get lost; `None` where the whole link is cut.
-    fn lost_way(&self, cut: Cut, victim: usize) -> Option<(usize, usize)> {
+    /// From whom to whom packets get lost; none where the whole link is cut.
+    fn lost_ways(&self, cut: Cut, victim: usize) -> Vec<(usize, usize)> {
+        let other = next(victim);
         match cut {
-            Cut::Off | Cut::Blink => None,
-            Cut::Unheard => Some((victim, WORKERS)),
-            Cut::Deaf => Some((WORKERS, victim)),
-            Cut::Between => Some((victim, (victim + 1) % WORKERS)),
+            Cut::Off | Cut::Blink => vec![],
+            Cut::Unheard => vec![(victim, WORKERS)],
+            Cut::Deaf => vec![(WORKERS, victim)],
+            Cut::Between => vec![(victim, other)],
+            Cut::Apart | Cut::BlinkApart => vec![(victim, other), (other, victim)],
         }
     }
 }

@@ -42,6 +42,13 @@ const BUGS: &[Bug] = &[
         "a newcomer without a seat wants to leave and is not heard",
     ),
     bug("cut-blames-others", "surviving", "a cut link between two costs a third its seat"),
+    bug("silence-ignored", "surviving", "two who do not hear each other wait for ever"),
+    bug(
+        "silence-kept",
+        "surviving",
+        "silence outlives its epoch, and hits whoever has the seat now",
+    ),
+    bug("old-silence", "surviving", "a silent link of an older epoch costs another its seat"),
     bug("told-twice", "surviving", "a member that was released is told of the end again"),
     bug("below-minimum", "surviving", "a flock that is too small goes on"),
     bug(

@@ -67,6 +67,9 @@ struct Sums {
     /// Inside TLS, as links between hosts are
     #[arg(long)]
     tls: bool,
+    /// Sums that survive the loss of a worker, as those of a training loop of one's own do
+    #[arg(long)]
+    survive: bool,
     /// How many sums to time [default: 2000 for 4KB and less, fewer for more, at least 5]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
     repeats: Option<u32>,
@@ -92,6 +95,7 @@ pub(super) fn run(arguments: Arguments) -> Result<()> {
         transport: sums.transport,
         is_resident: sums.resident,
         tls: sums.tls,
+        survives: sums.survive,
         fold: match sums.numbers.as_str() {
             "f64" => Width::Double,
             "reproducible" => Width::Reproducible,

@@ -104,6 +104,11 @@ fn model(path: &Path, predictor: &Predictor) -> Shown {
 
 /// The folder and the steps, if this is a folder of checkpoints or one checkpoint of it.
 fn checkpoints(path: &Path) -> Result<Option<(PathBuf, Vec<Step>)>> {
+    if path.to_str().is_some_and(starlings::is_address) {
+        // What is no checkpoint there may be data, whose reader says what is wrong with the address.
+        let steps = store(path).and_then(|store| store.steps()).unwrap_or_default();
+        return Ok((!steps.is_empty()).then(|| (path.to_path_buf(), steps)));
+    }
     if !path.is_dir() {
         return Ok(None);
     }
@@ -121,7 +126,7 @@ fn checkpoints(path: &Path) -> Result<Option<(PathBuf, Vec<Step>)>> {
 }
 
 fn store(folder: &Path) -> Result<CheckpointStore> {
-    CheckpointStore::new(folder, 2)
+    starlings::checkpoint_store(folder, 2)
 }
 
 fn checkpoint(folder: &Path, steps: &[Step]) -> Result<Shown> {

@@ -85,6 +85,25 @@ impl HeldRows {
         self.scatter(&theirs.index, &here);
     }
 
+    /// Takes out the residuals of the rows that are wanted, in the order of rows.
+    pub(super) fn release(&mut self, wanted: impl Fn(u32) -> bool) -> Rows {
+        let (all, velocity) = (self.rows(), self.velocity());
+        let width = self.width as usize;
+        let places = |of: bool| -> Vec<usize> {
+            let chosen = all.index.iter().enumerate().filter(|(_, row)| wanted(**row) == of);
+            chosen.map(|(at, _)| at).collect()
+        };
+        let (out, rest) = (places(true), places(false));
+        let index = |places: &[usize]| places.iter().map(|&at| all.index[at]).collect::<Vec<u32>>();
+        self.slots = index(&rest).into_iter().zip(0..).collect();
+        self.held.residual = picked(&all.values, &rest, width);
+        if let Some(velocity) = velocity {
+            self.held.velocity = picked(&velocity, &rest, width);
+        }
+        let values = picked(&all.values, &out, width);
+        Rows { total: self.total, width: self.width, index: index(&out), values }
+    }
+
     /// The residuals, in the order of rows.
     pub(super) fn rows(&self) -> Rows {
         let values = self.in_order(&self.held.residual);
@@ -103,6 +122,16 @@ impl HeldRows {
         copy(self, &index, numbers, &mut ordered);
         ordered
     }
+}
+
+/// The rows at these places, one after another.
+fn picked(values: &Values, places: &[usize], width: usize) -> Values {
+    let mut picked = Values::zeros(values.kind(), places.len() * width);
+    for (number, at) in places.iter().enumerate() {
+        let row = values.slice(at * width, (at + 1) * width);
+        picked.copy_at(number * width, &row).expect("the same kind, and room was made");
+    }
+    picked
 }
 
 /// Copies rows out of their slots, one after another.

@@ -19,6 +19,10 @@ pub struct Blended {
     world: u32,
     asks: Asks,
     agreed: Agreed,
+    /// Whether this worker is about to leave and needs the others for that.
+    parting: bool,
+    /// Whether all have agreed that the next sum is plain, for someone is about to leave.
+    plainly: bool,
 }
 
 impl Blended {
@@ -32,7 +36,17 @@ impl Blended {
     ) -> Blended {
         let [merger, exact] = mergers;
         let (asks, agreed) = (Asks::default(), Agreed::default());
-        Blended { learner, blending, merger, exact, world, asks, agreed }
+        Blended {
+            learner,
+            blending,
+            merger,
+            exact,
+            world,
+            asks,
+            agreed,
+            parting: false,
+            plainly: false,
+        }
     }
 
     fn exchange(&mut self, steps: u64, ending: bool, model: &mut Model) -> Result<()> {
@@ -42,11 +56,15 @@ impl Blended {
         let mut round = 0;
         while let Some(mut offer) = blend.offer(&at, round, model) {
             // Wishes travel with what is exchanged anyway: a flock that is silent is asked when it next speaks.
-            offer.blocks.push(asks_block(self.asks));
-            let mut merged = self.merger.merge(offer)?;
+            offer.blocks.push(asks_block(self.asks, self.parting));
+            let mut merged = match std::mem::take(&mut self.plainly) {
+                true => self.merger.merge_plainly(offer)?,
+                false => self.merger.merge(offer)?,
+            };
             let votes = agreed(merged.blocks.pop());
             self.agreed.stop |= votes.stop;
             self.agreed.cut |= votes.cut;
+            self.plainly = votes.part;
             blend.absorb(&at, round, &merged, model);
             round += 1;
         }
@@ -99,6 +117,19 @@ impl Exchange for Blended {
 
     fn restore(&mut self, losses: Losses, own: bool) {
         self.merger.restore(losses, own);
+    }
+
+    fn holds_back(&self) -> bool {
+        self.merger.holds_back()
+    }
+
+    fn part(&mut self) {
+        self.merger.part();
+        self.parting = self.merger.parts_together();
+    }
+
+    fn parted(&self) -> bool {
+        self.merger.parted()
     }
 
     fn replicated(&self) -> bool {

@@ -4,6 +4,7 @@
 
 use super::{Agreed, Exchange, HandedIn, agreed, asks_block, local_loss, steps_of_all, sum};
 use crate::exchange::model_wire::{all_weights, put, zeros_like};
+use crate::exchange::packet::Losses;
 use crate::exchange::served::{Asks, News};
 use crate::merge::Merger;
 use crate::net::Net;
@@ -70,17 +71,18 @@ impl Exchange for Grouped {
                 ..asks
             };
             news = client.pull(step, &Needs::All, asks, model)?;
+            client.pulled();
         }
         let News { stop_at, cut_at, .. } = self.share(news, model)?;
         let reached = |at: Option<u64>| at.is_some_and(|at| at <= step.0);
         let cut = reached(cut_at.filter(|&at| at > self.cut_at));
-        Ok(Agreed { stop: reached(stop_at), cut, skip_to: None })
+        Ok(Agreed { stop: reached(stop_at), cut, ..Agreed::default() })
     }
 
     fn finish(&mut self, handed: HandedIn, _: &mut Model) -> Result<Outcome> {
         let objective = local_loss(&handed.update);
         let HandedIn { moment, mut update, .. } = handed;
-        update.blocks.push(asks_block(self.asks));
+        update.blocks.push(asks_block(self.asks, false));
         let mut merged = self.group.merge(update)?;
         self.votes = agreed(merged.blocks.pop());
         if let Some(client) = &mut self.client {
@@ -112,6 +114,30 @@ impl Exchange for Grouped {
         let pushed = self.client.as_ref().map_or(0, Client::bytes_raw);
         let mergers = [&self.group, &self.within, &self.exact];
         pushed + mergers.iter().map(|merger| merger.bytes_raw()).sum::<u64>()
+    }
+
+    fn losses(&self) -> Losses {
+        self.client.as_ref().map_or(Losses::new(), |client| client.losses())
+    }
+
+    fn restore(&mut self, losses: Losses, _: bool) {
+        if let Some(client) = &mut self.client {
+            client.residuals().add(losses);
+        }
+    }
+
+    fn holds_back(&self) -> bool {
+        self.client.as_ref().is_some_and(Client::holds_back)
+    }
+
+    fn part(&mut self) {
+        if let Some(client) = &mut self.client {
+            client.part();
+        }
+    }
+
+    fn parted(&self) -> bool {
+        self.client.as_ref().is_none_or(Client::parted)
     }
 
     fn replicated(&self) -> bool {

@@ -183,7 +183,7 @@ impl Mixed {
 
     fn vote(&mut self, steps: u64) -> Result<()> {
         if self.options.waits && steps.is_multiple_of(VOTE_STEPS) {
-            let votes = Update { blocks: vec![asks_block(self.asks)] };
+            let votes = Update { blocks: vec![asks_block(self.asks, false)] };
             self.agreed = agreed(self.exact.merge(votes)?.blocks.pop());
         }
         Ok(())

@@ -20,6 +20,8 @@ mod mixed;
 mod nobody;
 mod owned;
 mod partial;
+#[cfg(test)]
+mod parting_tests;
 mod replicated;
 mod unify;
 
@@ -50,6 +52,8 @@ pub struct Agreed {
     pub cut: bool,
     /// The flock has gone on without this worker: its next step is this one.
     pub skip_to: Option<Step>,
+    /// Someone is about to leave, and what its codec has held back is to go with it.
+    pub part: bool,
 }
 
 /// What a worker hands in after a step.
@@ -136,6 +140,20 @@ pub trait Exchange: Send {
         let _ = (losses, own);
     }
 
+    /// Whether this seat's codec holds something back that later steps bring.
+    fn holds_back(&self) -> bool {
+        false
+    }
+
+    /// This worker is about to leave: what its codec has held back goes with what it hands in next, which loses
+    /// nothing. Said before every step until it goes.
+    fn part(&mut self) {}
+
+    /// Whether, since [`part`](Exchange::part), all that was held back has arrived for good.
+    fn parted(&self) -> bool {
+        true
+    }
+
     /// Whether every worker of a group must hold the same bits at the end.
     fn replicated(&self) -> bool;
 }
@@ -144,15 +162,16 @@ pub trait Exchange: Send {
 const ASKS: &str = "starlings.asks";
 
 /// What this worker asks of the others, as a block to be summed.
-fn asks_block(asks: Asks) -> Block {
-    Block::counts(ASKS, vec![i64::from(asks.stop), i64::from(asks.cut)])
+fn asks_block(asks: Asks, part: bool) -> Block {
+    Block::counts(ASKS, vec![i64::from(asks.stop), i64::from(asks.cut), i64::from(part)])
 }
 
 /// What the flock agrees on, from the sum of all such blocks.
 fn agreed(sum: Option<Block>) -> Agreed {
     match sum.map(|block| block.body) {
-        Some(Body::Dense(Values::I64(votes))) if votes.len() == 2 => {
-            Agreed { stop: votes[0] > 0, cut: votes[1] > 0, skip_to: None }
+        Some(Body::Dense(Values::I64(votes))) if votes.len() == 3 => {
+            let [stop, cut, part] = [0, 1, 2].map(|at| votes[at] > 0);
+            Agreed { stop, cut, part, skip_to: None }
         }
         _ => Agreed::default(),
     }

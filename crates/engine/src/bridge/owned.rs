@@ -127,7 +127,8 @@ impl Exchange for Owned {
             if step.0 < warm && self.habits.seat != Seat(0) {
                 return Ok(Agreed { skip_to: Some(Step(warm)), ..Agreed::default() });
             }
-            if !(step.0.is_multiple_of(fetch) || step.0 == warm || asks.stop || asks.cut) {
+            let parts = client(&self.client).parts();
+            if !(step.0.is_multiple_of(fetch) || step.0 == warm || asks.stop || asks.cut || parts) {
                 return Ok(Agreed::default());
             }
             // Whoever warms the model up does not wait for itself, and is not cut: the others could not take part.
@@ -137,6 +138,7 @@ impl Exchange for Owned {
         }
         let News { stop_at, cut_at, slowest } =
             client(&self.client).pull(step, needs, asks, model)?;
+        client(&self.client).pulled();
         if self.habits.repeats {
             self.before = Some((step, client(&self.client).residuals().save()));
         }
@@ -146,6 +148,7 @@ impl Exchange for Owned {
             stop: reached(stop_at),
             cut: reached(cut_at.filter(|&at| at > self.cut_at)),
             skip_to: late.then_some(Step(slowest)),
+            part: false,
         })
     }
 
@@ -179,7 +182,7 @@ impl Exchange for Owned {
                 self.accrue(moment, update)?;
                 let steps = moment.step.0 + 1;
                 // The others wait for the last step of the warm-up.
-                if steps.is_multiple_of(push) || steps == warm {
+                if steps.is_multiple_of(push) || steps == warm || client(&self.client).parts() {
                     self.push_accrued()?;
                 }
             }
@@ -211,7 +214,19 @@ impl Exchange for Owned {
     }
 
     fn losses(&self) -> Losses {
-        client(&self.client).residuals().save()
+        client(&self.client).losses()
+    }
+
+    fn holds_back(&self) -> bool {
+        client(&self.client).holds_back()
+    }
+
+    fn part(&mut self) {
+        client(&self.client).part();
+    }
+
+    fn parted(&self) -> bool {
+        client(&self.client).parted()
     }
 
     fn losses_before(&self) -> Option<(Step, Losses)> {

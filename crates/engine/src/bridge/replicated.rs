@@ -35,6 +35,10 @@ pub struct Replicated {
     /// What the codec had lost before the sum in progress, where that sum may have to be made again.
     before: Option<Losses>,
     survives: bool,
+    /// Whether this worker is about to leave and needs the others for that.
+    parting: bool,
+    /// Whether all have agreed that the next sum is plain, for someone is about to leave.
+    plainly: bool,
 }
 
 /// The mergers of replicas.
@@ -76,6 +80,8 @@ impl Replicated {
             agreed,
             before: None,
             survives: false,
+            parting: false,
+            plainly: false,
         }
     }
 
@@ -95,7 +101,7 @@ impl Replicated {
         let differs =
             |error: FoldError| Fault::caller(format!("shards emit other blocks: {error}"));
         let (mut whole, kinds) = quantised(updates, &peaks, *shards).map_err(differs)?;
-        whole.blocks.push(asks_block(self.asks));
+        whole.blocks.push(asks_block(self.asks, false));
         let mut sum = self.group.merge(whole)?;
         self.agreed = agreed(sum.blocks.pop());
         Ok(restored(sum, &peaks, &kinds, *shards))
@@ -156,6 +162,19 @@ impl Exchange for Replicated {
         self.group.restore(losses, own);
     }
 
+    fn holds_back(&self) -> bool {
+        self.group.holds_back()
+    }
+
+    fn part(&mut self) {
+        self.group.part();
+        self.parting = self.group.parts_together();
+    }
+
+    fn parted(&self) -> bool {
+        self.group.parted()
+    }
+
     fn replicated(&self) -> bool {
         true
     }
@@ -172,11 +191,14 @@ impl Replicated {
         let buckets = self.streamed(&mut update);
         let is_cut = self.world.is_some();
         if !is_cut {
-            update.blocks.push(asks_block(self.asks));
+            update.blocks.push(asks_block(self.asks, self.parting));
         }
-        update = self.group.merge(update)?;
+        update = match std::mem::take(&mut self.plainly) {
+            true => self.group.merge_plainly(update)?,
+            false => self.group.merge(update)?,
+        };
         if !is_cut {
-            self.agreed = agreed(update.blocks.pop());
+            self.agree(update.blocks.pop());
         }
         if let Some(courier) = self.courier.as_mut().filter(|_| buckets > 0) {
             let sums = courier.collect(buckets, Deadline::after(self.patience))?;
@@ -187,15 +209,21 @@ impl Replicated {
         self.learner.apply(model, &update, &moment)
     }
 
+    fn agree(&mut self, votes: Option<Block>) {
+        self.agreed = agreed(votes);
+        self.plainly = self.agreed.part;
+    }
+
     /// Where the model is cut: what all stages wish, and what each must know of all before it applies its update.
     fn meet_other_stages(&mut self, update: &mut Update, model: &Model) -> Result<()> {
         let Some(world) = &mut self.world else { return Ok(()) };
         let across = self.learner.across(model, update);
-        let mut blocks = vec![asks_block(self.asks)];
+        let mut blocks = vec![asks_block(self.asks, self.parting)];
         blocks.extend((!across.is_empty()).then(|| Block::dense(ACROSS, across)));
         let mut sums = world.merge(Update { blocks })?.blocks;
         let across = if sums.len() > 1 { sums.pop() } else { None };
-        self.agreed = agreed(sums.pop());
+        let votes = sums.pop();
+        self.agree(votes);
         if let Some(across) = across {
             // Replicas of a stage say the same, and each stage counts once.
             let share = 1.0 / f64::from(self.replicas);

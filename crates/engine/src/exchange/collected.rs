@@ -207,7 +207,12 @@ impl Collected {
         for seat in (0..world).map(|turn| Seat((first + turn) % world)) {
             let folded = match arrived.get(&seat) {
                 Some(packet) => self.unpack(chunk, packet, packer),
-                None if self.owners.is_some() => self.add_own(chunk),
+                None if self.owners.is_some() => {
+                    let added = self.add_own(chunk);
+                    let parts = self.chunks[chunk].iter();
+                    parts.for_each(|part| packer.claim(&mut self.sum, part));
+                    added
+                }
                 // What the others read of this seat's contribution, it reads itself: all hold the same bits.
                 None => {
                     let packet = std::mem::take(&mut self.packets[chunk]);

@@ -446,3 +446,89 @@ fn damage(bytes: &mut Vec<u8>, rng: &mut Rng) {
         }
     }
 }
+
+/// A flock of fewer seats goes on with what those who stay had lost.
+fn without(flock: Flock, gone: usize, carriage: &Carriage, seed: u64) -> Flock {
+    let mut losses = flock.losses();
+    losses.remove(gone);
+    let mut next = Flock::new(flock.world - 1, flock.everyone, carriage, seed);
+    for (packer, losses) in next.packers.iter_mut().zip(losses) {
+        packer.restore(losses, false);
+    }
+    next.count = flock.count;
+    next
+}
+
+#[test]
+fn a_polite_leaver_takes_nothing_with_it() {
+    // Codecs that keep what they lose, and one that loses nothing.
+    let codecs = [
+        ("one-bit", "bucket = 16"),
+        ("top-k", "ratio = 0.1"),
+        ("threshold", "threshold = 0.5"),
+        ("raw", ""),
+    ];
+    for ((name, parameters), everyone) in
+        codecs.into_iter().flat_map(|it| [(it, false), (it, true)])
+    {
+        let (carriage, seed) = (codec(name, parameters).unwrap(), 11);
+        let mut flock = Flock::new(3, everyone, &carriage, seed);
+        let names = [("matrix", 120), ("single", 7), ("table", 60)];
+        let mut given = names.map(|(_, len)| vec![0.0; len]);
+        let mut applied = given.clone();
+        let add = |into: &mut [Vec<f64>; 3], update: &Update| {
+            for (into, (name, _)) in into.iter_mut().zip(names) {
+                into.iter_mut().zip(spread(update, name)).for_each(|(into, it)| *into += it);
+            }
+        };
+        for count in 0..12 {
+            let leaves = count == 5;
+            if leaves {
+                flock.packers[1].part();
+            }
+            let contributions = contributions(seed, flock.world, count);
+            contributions.iter().for_each(|it| add(&mut given, it));
+            let sums = flock.sum(&contributions);
+            assert!(sums.iter().all(|sum| *sum == sums[0]), "{name}: all hold the same bits");
+            add(&mut applied, &sums[0]);
+            if leaves {
+                let left = held(&flock.losses()[1..2], "matrix", 120);
+                assert!(left.iter().all(|it| *it == 0.0), "{name}: {left:?} would be lost");
+                flock = without(flock, 1, &carriage, seed);
+            }
+        }
+        let losses = flock.losses();
+        for ((name_of, len), (given, applied)) in names.iter().zip(given.iter().zip(&applied)) {
+            let held = held(&losses, name_of, *len);
+            let missing = given.iter().zip(applied).zip(&held);
+            let missing = missing.map(|((given, applied), held)| (given - applied - held).abs());
+            let worst = missing.fold(0.0, f64::max);
+            assert!(worst < 1e-4, "{name}, {name_of}, to everyone: {everyone}: {worst} is lost");
+        }
+    }
+}
+
+#[test]
+fn whoever_is_alone_at_last_applies_what_was_held_back() {
+    let carriage = codec("top-k", "ratio = 0.1").unwrap();
+    let mut flock = Flock::new(2, false, &carriage, 5);
+    let given = contributions(5, 2, 0);
+    let sum = flock.sum(&given).remove(0);
+    let mut alone = contribution(5, 0, 1);
+    let mut wanted = spread(&alone, "matrix");
+    let held = held(&flock.losses(), "matrix", 120);
+    wanted.iter_mut().zip(&held).for_each(|(wanted, held)| *wanted += held);
+    let losses = flock.losses().into_iter();
+    let address = Address { seed: 5, seat: 0, world: 1, everyone: false };
+    let mut packer = Packer::new(carriage, shapes(), &address);
+    losses.for_each(|losses| packer.restore(losses, false));
+    packer.claim_all(&mut alone);
+    let found = spread(&alone, "matrix");
+    assert!(found.iter().zip(&wanted).all(|(a, b)| (a - b).abs() < 1e-12));
+    assert!(packer.save().values().all(|values| values.is_empty() || values.as_i64().is_some()));
+    assert_ne!(
+        spread(&sum, "matrix"),
+        spread(&folded(&given), "matrix"),
+        "something was held back"
+    );
+}

@@ -73,6 +73,13 @@ fn split(rows: &Rows, width: usize) -> (Rows, Values) {
     (Rows { total, width: kept as u32, index, values: numbers }, statistics)
 }
 
+/// Rows of fewer columns as rows of so many: the others are zeros.
+pub(crate) fn widened(rows: Rows, width: u32) -> Rows {
+    let len = rows.index.len() * width.saturating_sub(rows.width) as usize;
+    let zeros = Values::zeros(rows.values.kind(), len);
+    join(rows, &zeros, width)
+}
+
 fn join(numbers: Rows, statistics: &Values, width: u32) -> Rows {
     fn both<T: Copy>(a: &[T], b: &[T], rows: usize) -> Vec<T> {
         let (wide, narrow) = (a.len() / rows.max(1), b.len() / rows.max(1));

@@ -3,7 +3,7 @@
 //! update becomes chunks, `packet` how a part of a contribution becomes bytes.
 
 pub mod collected;
-mod columns;
+pub(crate) mod columns;
 pub mod cut;
 mod late;
 mod mirror;

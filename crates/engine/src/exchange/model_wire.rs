@@ -49,7 +49,7 @@ pub fn write(words: [u64; WORDS], weights: &Update, codec: &dyn Codec) -> Vec<u8
     out
 }
 
-/// Reads what [`write`] wrote for a model whose weights look `like` these.
+/// Reads what [`write()`] wrote for a model whose weights look `like` these.
 ///
 /// # Errors
 /// When the bytes are not as many as such a model has.

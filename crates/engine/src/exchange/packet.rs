@@ -51,6 +51,8 @@ pub struct Packer {
     seat: u64,
     world: u32,
     everyone: bool,
+    /// Whether nothing is held back any more.
+    parting: bool,
 }
 
 /// Who packs, and for whom.
@@ -80,6 +82,39 @@ impl Packer {
             seat: u64::from(address.seat),
             world: address.world,
             everyone: address.everyone,
+            parting: false,
+        }
+    }
+
+    /// Whether something may be held back of what is packed.
+    #[must_use]
+    pub fn holds_back(&self) -> bool {
+        match &self.carriage {
+            Carriage::Contributions(compressor) => compressor.feedback().is_some(),
+            _ => false,
+        }
+    }
+
+    /// This seat is about to leave: from now on what it packs loses nothing, and carries what was held back before.
+    pub fn part(&mut self) {
+        self.parting = true;
+    }
+
+    /// Adds what is held back of contributions to a part that this seat folds itself: it never travels, so nothing else
+    /// would bring it. Only what seats that are gone have left is ever held there.
+    pub fn claim(&mut self, sum: &mut Update, part: &Part) {
+        let block = &mut sum.blocks[part.block];
+        if self.holds_back() && self.lossy(block) {
+            let held = unheld(&mut self.contributions, block, part);
+            add_held(block, part, held);
+        }
+    }
+
+    /// Adds all that is held back, for a seat that is alone: nothing travels any more.
+    pub fn claim_all(&mut self, update: &mut Update) {
+        if self.holds_back() {
+            self.contributions.flush(update);
+            self.totals.flush(update);
         }
     }
 
@@ -131,6 +166,9 @@ impl Packer {
         out.extend_from_slice(&[0; 5]);
         out[at] = match (&self.carriage, &block.body) {
             _ if !self.lossy(block) => self.plain(block, part, &*self.raw.clone(), out),
+            (Carriage::Contributions(_), _) if self.parting => {
+                self.release((block, part), place, out)
+            }
             (Carriage::Contributions(compressor), _) => {
                 let compressor = compressor.clone();
                 self.squeeze(&*compressor, (block, part), place, out)
@@ -173,6 +211,18 @@ impl Packer {
             }
         }
         NUMBERS
+    }
+
+    /// Packs a part as it is, with what was held back of it.
+    fn release(&mut self, (block, part): (&Block, &Part), place: Place, out: &mut Vec<u8>) -> u8 {
+        let residuals = if place.total { &mut self.totals } else { &mut self.contributions };
+        let held = unheld(residuals, block, part);
+        if held.is_none() {
+            return self.plain(block, part, &*self.raw.clone(), out);
+        }
+        let mut whole = block.clone();
+        add_held(&mut whole, part, held);
+        self.plain(&whole, part, &*self.raw.clone(), out)
     }
 
     fn squeeze(
@@ -337,6 +387,36 @@ impl Packer {
             (NUMBERS, _) => self.raw.decode_rows(bytes, like),
             _ => Err(Malformed("an unknown way of packing rows")),
         }
+    }
+}
+
+/// Takes out what is held of a part of a block.
+fn unheld(residuals: &mut Residuals, block: &Block, part: &Part) -> Option<Body> {
+    match &block.body {
+        Body::Dense(values) => {
+            let range = part.span(values.len());
+            let part = residuals::Part { block: &block.name, from: range.start, values, range };
+            residuals.release(&part).map(Body::Dense)
+        }
+        Body::Rows(_) => {
+            let inside = part.from as u32..part.to as u32;
+            residuals.release_rows(&block.name, |row| inside.contains(&row)).map(Body::Rows)
+        }
+        Body::Factors(_) => None,
+    }
+}
+
+/// Adds what was held of a part of a block.
+fn add_held(block: &mut Block, part: &Part, held: Option<Body>) {
+    let same = "what is held has the shape of its block";
+    match (&mut block.body, held) {
+        (Body::Dense(values), Some(Body::Dense(held))) => {
+            values.add_at(part.span(values.len()).start, &held).expect(same);
+        }
+        (Body::Rows(rows), Some(Body::Rows(held))) => {
+            rows.fold(&columns::widened(held, rows.width)).expect(same);
+        }
+        _ => {}
     }
 }
 

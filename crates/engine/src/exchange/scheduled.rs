@@ -9,6 +9,7 @@ use starlings_codec::{Codec, Into as Put, Law, Malformed};
 use starlings_core::{Body, Seat, Update, Values, planted};
 use starlings_topology::{Act, Move};
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// Why no factors come here.
@@ -68,6 +69,10 @@ pub enum Command {
 pub struct Scheduled {
     codec: Arc<dyn Codec>,
     update: Update,
+    /// Where the contribution is wanted back: then the sum is made in other memory, chunk by chunk.
+    contribution: Option<Update>,
+    /// Whether a chunk of the sum has its numbers already.
+    begun: Vec<bool>,
     chunks: Vec<Vec<Part>>,
     moves: Vec<Vec<Move>>,
     next: Vec<usize>,
@@ -101,6 +106,8 @@ impl Scheduled {
         Scheduled {
             codec,
             update,
+            contribution: None,
+            begun: vec![true; chunks.len()],
             next: vec![0; chunks.len()],
             settled: vec![false; chunks.len()],
             chunks,
@@ -110,6 +117,15 @@ impl Scheduled {
             left,
             over: false,
         }
+    }
+
+    /// Leaves the contribution as it is and makes the sum in `room`, which has its shape. A chunk is copied right before
+    /// something is added to it, while it is on its way through the cache anyway.
+    #[must_use]
+    pub fn keeping(mut self, room: Update) -> Scheduled {
+        self.contribution = Some(std::mem::replace(&mut self.update, room));
+        self.begun.fill(false);
+        self
     }
 
     /// Feeds an event. After `Done` or `Fail` further events are ignored.
@@ -139,15 +155,19 @@ impl Scheduled {
 
     /// The bytes of a chunk as it is now. `scratch` is used where they are not contiguous in memory.
     pub fn payload<'a>(&'a self, chunk: usize, scratch: &'a mut Vec<u8>) -> &'a [u8] {
+        let update = match &self.contribution {
+            Some(contribution) if !self.begun[chunk] => contribution,
+            _ => &self.update,
+        };
         if let [part] = self.chunks[chunk][..]
-            && let Body::Dense(values) = &self.update.blocks[part.block].body
+            && let Body::Dense(values) = &update.blocks[part.block].body
             && let Some(bytes) = self.codec.borrow(values, part.from, part.to)
         {
             return bytes;
         }
         scratch.clear();
         for part in &self.chunks[chunk] {
-            encode_part(&*self.codec, &self.update, part, scratch);
+            encode_part(&*self.codec, update, part, scratch);
         }
         scratch
     }
@@ -162,6 +182,12 @@ impl Scheduled {
     #[must_use]
     pub fn take(self) -> Update {
         self.update
+    }
+
+    /// The sum, after `Done`, and the contribution where it was kept.
+    #[must_use]
+    pub fn take_both(self) -> (Update, Option<Update>) {
+        (self.update, self.contribution)
     }
 
     /// Payloads that are no longer needed, with the seats they came from: their memory is warm.
@@ -236,6 +262,7 @@ impl Scheduled {
     /// itself: all seats end with the same bits.
     fn settle(&mut self, chunk: usize) {
         if !self.settled[chunk] && self.codec.law() != Law::Exact {
+            self.begin(chunk);
             let mut bytes = Vec::new();
             for part in &self.chunks[chunk] {
                 encode_part(&*self.codec, &self.update, part, &mut bytes);
@@ -246,6 +273,10 @@ impl Scheduled {
     }
 
     fn absorb(&mut self, chunk: usize, payload: &[u8], total: bool) -> Result<(), Malformed> {
+        if total {
+            self.begun[chunk] = true;
+        }
+        self.begin(chunk);
         let mut rest = payload;
         for part in &self.chunks[chunk] {
             rest = decode_part(&*self.codec, &mut self.update, part, rest, total)?;
@@ -253,8 +284,25 @@ impl Scheduled {
         if rest.is_empty() { Ok(()) } else { Err(Malformed("a chunk is too long")) }
     }
 
+    /// Copies a chunk of the contribution to where it is summed, unless it is there. Rows are there from the start.
+    fn begin(&mut self, chunk: usize) {
+        if std::mem::replace(&mut self.begun[chunk], true) {
+            return;
+        }
+        let contribution = self.contribution.as_ref().expect("kept where a chunk has not begun");
+        for part in &self.chunks[chunk] {
+            let from = &contribution.blocks[part.block].body;
+            match (&mut self.update.blocks[part.block].body, from) {
+                (Body::Dense(to), Body::Dense(from)) => copy(to, from, part.from..part.to),
+                (Body::Rows(_), Body::Rows(_)) => {}
+                _ => unreachable!("room has the shape of its contribution"),
+            }
+        }
+    }
+
     fn finish_if_done(&mut self, out: &mut Vec<Command>) {
         if self.left == 0 && !self.over {
+            (0..self.chunks.len()).for_each(|chunk| self.begin(chunk));
             self.over = true;
             out.push(Command::Done);
         }
@@ -267,6 +315,15 @@ impl Scheduled {
             None => "sending chunks".to_string(),
         };
         out.push(Command::Fail { seat, phase, why });
+    }
+}
+
+fn copy(to: &mut Values, from: &Values, range: Range<usize>) {
+    match (to, from) {
+        (Values::F32(to), Values::F32(from)) => to[range.clone()].copy_from_slice(&from[range]),
+        (Values::F64(to), Values::F64(from)) => to[range.clone()].copy_from_slice(&from[range]),
+        (Values::I64(to), Values::I64(from)) => to[range.clone()].copy_from_slice(&from[range]),
+        _ => unreachable!("room has the kinds of its contribution"),
     }
 }
 

@@ -3,6 +3,7 @@
 //! the same state, and nothing else has to travel.
 
 use super::Flock;
+use super::surviving::Offer;
 use starlings_core::{Block, Fault, Result, Update};
 use starlings_nn::modules::{
     Gradients, GradientsParams, Module, digest, shapes, weights, with_weights,
@@ -17,7 +18,7 @@ impl Flock {
     pub fn broadcast_weights<M: Module>(&mut self, model: M) -> Result<M> {
         let mine = i64::from(digest(&model));
         let word = Update { blocks: vec![Block::counts("network", vec![mine, 1])] };
-        let told = self.sum(false, &|_| word.clone())?;
+        let told = self.sum(false, Offer::Kept(word))?;
         let [sum, members] = told.i64("network") else { unreachable!("two numbers") };
         // Where all have the same number their sum is a multiple of it; where two differ, it is not so for one of them.
         if *sum != mine * members {

@@ -1,5 +1,5 @@
 //! Sums of a caller's own loop that survive a loss: finished by those who are left, or taken over from one who has the
-//! result already. Unlike a training job's, a caller's contribution cannot be computed again, so a copy is
+//! result already. Unlike a training job's, a caller's contribution cannot be computed again, so it is
 //! kept until the sum is there. Of a small result a copy is kept, too, until the next sum; of a large one nobody goes on
 //! before all have it, which costs a word around the flock instead.
 
@@ -7,7 +7,7 @@ use super::{Flock, mergers};
 use crate::choices::summing;
 use crate::exchange::packet::Losses;
 use crate::merge::{MergeOptions, Merger};
-use crate::net::Arrival;
+use crate::net::PART_BYTES;
 use crate::recovery::Flocked;
 use starlings_core::{Blame, Block, Deadline, Fault, Result, Seat, Step, Update, failpoint};
 use starlings_transport::{Header, Lane};
@@ -17,6 +17,16 @@ const KEPT_BYTES: usize = 256 << 10;
 /// The kinds of the two small sums, and of a handed-over result.
 const STANDINGS: u8 = 8;
 const HANDOVER: u8 = 14;
+
+/// Whether a copy of a result is kept; of others all confirm that they have it.
+pub(crate) fn is_kept(sum: &Update) -> bool {
+    sum.bytes() <= KEPT_BYTES
+}
+
+/// Waits until all have the result.
+pub(crate) fn confirm(words: &mut Merger) -> Result<()> {
+    words.merge(Update { blocks: vec![Block::counts("all have it", vec![1])] }).map(|_| ())
+}
 
 /// How far a member is with its sums.
 #[derive(Default)]
@@ -36,33 +46,64 @@ impl Progress {
     }
 }
 
+/// What a member contributes to a sum.
+pub(super) enum Offer<'a> {
+    /// The same, whatever its seat becomes: not copied, but kept while the sum is made.
+    Kept(Update),
+    /// Made for each seat that it has while the sum is made.
+    Made(&'a dyn Fn(Seat) -> Update),
+}
+
 impl Flock {
-    /// Sums what `contribution` gives for this member's seat, over all who are left.
-    pub(super) fn sum(
-        &mut self,
-        lossy: bool,
-        contribution: &dyn Fn(Seat) -> Update,
-    ) -> Result<Update> {
+    /// Sums what the members offer, over all who are left.
+    pub(super) fn sum(&mut self, lossy: bool, mut offer: Offer<'_>) -> Result<Update> {
         loop {
             let losses = if lossy { self.merger.losses() } else { Losses::new() };
             let world = self.world();
-            match self.attempt(lossy, contribution(self.seat())) {
-                Ok(sum) => return Ok(sum),
+            let parting = self.member.parting();
+            if parting.asked() && lossy {
+                self.merger.part();
+            }
+            let update = match &mut offer {
+                Offer::Kept(update) => std::mem::take(update),
+                Offer::Made(make) => make(self.seat()),
+            };
+            match self.attempt(lossy, update) {
+                Ok(sum) => {
+                    parting.hold(self.holds_back() && !self.merger.parted());
+                    return Ok(sum);
+                }
                 Err(fault) => {
+                    let mine = self.merger_of(lossy).contribution();
                     if let Some(result) = self.recover(fault, &losses, world)? {
                         return Ok(result);
+                    }
+                    if let Offer::Kept(update) = &mut offer {
+                        let gone = || Fault::machine("a contribution that was kept is gone");
+                        *update = mine.ok_or_else(gone)?;
                     }
                 }
             }
         }
     }
 
+    fn merger_of(&mut self, lossy: bool) -> &mut Merger {
+        if lossy { &mut self.merger } else { &mut self.exact }
+    }
+
+    /// Whether this member's codec holds something back that it can give before it leaves. In a loop of the caller's own
+    /// nobody can ask all members for a plain sum, which a codec of several sums would need.
+    fn holds_back(&self) -> bool {
+        self.merger.holds_back() && !self.merger.parts_together()
+    }
+
     fn attempt(&mut self, lossy: bool, update: Update) -> Result<Update> {
-        let merger = if lossy { &mut self.merger } else { &mut self.exact };
         failpoint!("flock-before-sum");
-        let sum = merger.merge(update)?;
+        let survives = self.survives;
+        let merger = self.merger_of(lossy);
+        let sum = if survives { merger.merge_kept(update)? } else { merger.merge(update)? };
         failpoint!("flock-after-sum");
-        if sum.bytes() <= KEPT_BYTES {
+        if is_kept(&sum) {
             self.progress.last = self.survives.then(|| sum.clone());
             self.progress.calls += 1;
             return Ok(sum);
@@ -73,7 +114,7 @@ impl Flock {
         }
         (self.progress.last, self.progress.in_hand) = (Some(sum), true);
         failpoint!("flock-in-hand");
-        self.exact.merge(Update { blocks: vec![Block::counts("all have it", vec![1])] })?;
+        confirm(&mut self.exact)?;
         Ok(self.take_in_hand())
     }
 
@@ -131,16 +172,15 @@ impl Flock {
             let bytes = postcard::to_stdvec(result).expect("plain data serialises");
             for &to in &behind {
                 failpoint!("flock-handing-over");
-                net.send(to, header, &bytes, by)?;
+                net.send_parts(to, header, (&bytes, PART_BYTES), by)?;
                 failpoint!("flock-handed-over");
             }
         }
         if !behind.contains(&me) {
             return Ok(self.progress.in_hand.then(|| self.take_in_hand()));
         }
-        let wanted = |arrival: &Arrival| arrival.header.kind == HANDOVER && arrival.from == source;
-        let arrival = net.next(Lane::Control, wanted, by)?;
-        let result: Update = postcard::from_bytes(&arrival.payload).map_err(|_| {
+        let bytes = net.next_parts(source, header, by)?;
+        let result: Update = postcard::from_bytes(&bytes).map_err(|_| {
             Fault::peer(Some(source), format!("{source} handed over what cannot be read"))
         })?;
         self.progress.calls += 1;

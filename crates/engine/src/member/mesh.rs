@@ -3,10 +3,10 @@
 use super::enter;
 use super::orders::Orders;
 use crate::neighbours::{Household, Neighbours};
-use crate::net::Net;
+use crate::net::{Net, Pulse};
 use crate::recovery::fence::{Passage, passage};
 use starlings_cluster::protocol::Lineup;
-use starlings_core::{Deadline, Epoch, Fault, JobId, Result, Seat};
+use starlings_core::{Blame, Deadline, Epoch, Fault, JobId, Result, Seat};
 use starlings_transport::{
     Gatekeeper, Hello, Link, Listener, PROTOCOL_VERSION, Purpose, Security, Token, Verdict, connect,
 };
@@ -17,6 +17,10 @@ use std::time::Duration;
 
 /// How long links to the other seats may take, from the moment all have their seats.
 const MESH_MS: u64 = 20_000;
+/// How long one call to a peer may take.
+const CALL_MS: u64 = 500;
+/// Calls in a row that nobody answers before the peer counts as silent.
+const CALLS_MAX: u32 = 6;
 
 /// Whom this member's listener lets in, once it knows.
 #[derive(Clone)]
@@ -54,6 +58,7 @@ impl Yard {
         let door = Door { job, epoch: lineup.epoch, token: token.clone() };
         *enter(&self.door) = Some(door.clone());
         let links = self.mesh(lineup, &door)?;
+        self.orders.listen(Pulse::start(&links)?);
         let hosts: Vec<String> = lineup.roster.iter().map(|peer| peer.host.clone()).collect();
         let household = Household { job, epoch: door.epoch, seat: lineup.seat, hosts: &hosts };
         let by = Deadline::after_ms(MESH_MS);
@@ -84,7 +89,8 @@ impl Yard {
             let address: SocketAddr = peer.address.parse().map_err(|_| {
                 during(Fault::peer(Some(peer.seat), format!("'{}' is no address", peer.address)))
             })?;
-            let link = reach(address, &hello, security, orders, by).map_err(during)?;
+            let to = (peer.seat, address);
+            let link = reach(to, &hello, security, orders, by).map_err(during)?;
             links.insert(peer.seat, Arc::new(link));
         }
         while links.len() + 1 < lineup.roster.len() {
@@ -107,20 +113,33 @@ impl Yard {
     }
 }
 
-/// Calls a peer until it answers: it may not have heard of its own seat yet.
+/// Calls a peer until it lets this member in: it may not have heard of its own seat yet. Whoever refuses is there; who
+/// does not answer at all is reported to be silent.
 fn reach(
-    address: SocketAddr,
+    (seat, address): (Seat, SocketAddr),
     hello: &Hello,
     security: &Security,
     orders: &Orders,
     by: Deadline,
 ) -> Result<starlings_transport::TcpLink> {
+    let mut unanswered = 0;
     loop {
         orders.check()?;
-        match connect(address, hello, security, Deadline::after_ms(500)) {
-            Ok(link) => return Ok(link),
-            Err(fault) if by.passed() => return Err(fault),
-            Err(_) => std::thread::sleep(Duration::from_millis(20)),
+        match connect(address, hello, security, Deadline::after_ms(CALL_MS)) {
+            Ok(link) => {
+                orders.unanswered(Vec::new());
+                return Ok(link);
+            }
+            Err(fault) if by.passed() => {
+                let answered = fault.blame() == Blame::Caller;
+                let silent = || Fault::peer(Some(seat), fault.message());
+                return Err(if answered { fault } else { silent() });
+            }
+            Err(fault) if fault.blame() == Blame::Caller => unanswered = 0,
+            Err(_) => unanswered += 1,
         }
+        let silent = (unanswered >= CALLS_MAX).then_some(seat);
+        orders.unanswered(silent.into_iter().collect());
+        std::thread::sleep(Duration::from_millis(20));
     }
 }

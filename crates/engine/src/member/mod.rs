@@ -9,6 +9,7 @@ mod orders;
 use crate::clock::Whereabouts;
 use crate::neighbours::Neighbours;
 use crate::net::Net;
+use crate::parting::Parting;
 use crate::recovery::{Flocked, Regroup};
 use crate::stop::Stop;
 use line::Line;
@@ -32,6 +33,8 @@ const SEND_MS: u64 = 2_000;
 const MODEL_MS: u64 = 60_000;
 /// How long the coordinator may take to say who fell; longer than its grace for an accused that still beats.
 const VERDICT_MS: u64 = 2_500;
+/// How long a worker that was asked to leave may take to give what its codec has held back.
+const PARTING_MS: u64 = 20_000;
 /// How long the coordinator may take to say who is left: it may be waiting for more workers.
 const REGROUP_MS: u64 = 120_000;
 
@@ -86,6 +89,7 @@ struct Shell {
     whereabouts: Whereabouts,
     job: JobId,
     token: Token,
+    parting: Parting,
 }
 
 impl Member {
@@ -114,7 +118,8 @@ impl Member {
             let beat = FromWorker::Beat { step, phase, waits: true, bytes: 0 };
             let _ = at_first.mention(beat);
         });
-        let beating = start_beating(&line, &orders, &whereabouts, &options.stop)?;
+        let parting = Parting::new(options.stop.clone());
+        let beating = start_beating(&line, &orders, &whereabouts, &parting)?;
         let (mut assignment, mut newcomer) = assigned(&line, options)?;
         failpoint!("join-assigned");
         line.settle(assignment.member, assignment.durable, assignment.epoch);
@@ -144,7 +149,7 @@ impl Member {
             }
         };
         let whereabouts_of = whereabouts.clone();
-        let shell = Shell { line, yard, orders, whereabouts: whereabouts_of, job, token };
+        let shell = Shell { line, yard, orders, whereabouts: whereabouts_of, job, token, parting };
         let (shell, threads) = (Arc::new(shell), vec![beating, hearing]);
         Ok(Member {
             assignment,
@@ -177,6 +182,12 @@ impl Member {
         }
     }
 
+    /// When this member, asked to leave, may go.
+    #[must_use]
+    pub fn parting(&self) -> Parting {
+        self.shell.parting.clone()
+    }
+
     /// Who gives this member a new flock when members change.
     #[must_use]
     pub fn regrouping(&self) -> Box<dyn Regroup> {
@@ -201,7 +212,7 @@ impl Member {
             }
             Err(fault) => {
                 self.shell.accuse(&fault);
-                let _ = self.tell(FromWorker::failed(&fault));
+                let _ = self.tell(FromWorker::failed(self.shell.epoch(), &fault));
                 // The coordinator's last word goes to its client; this member names what it saw itself.
                 let _ = orders.last_word(VERDICT_MS);
                 Err(fault)
@@ -261,7 +272,13 @@ impl Regroup for Rejoin {
         shell.accuse(fault);
         failpoint!("regroup-accused");
         loop {
-            let lineup = shell.orders.next_lineup(Deadline::after_ms(REGROUP_MS))?;
+            let lineup = shell.orders.next_lineup(Deadline::after_ms(REGROUP_MS));
+            let lineup = lineup.map_err(|fault| match shell.parting.has_lost() {
+                true => fault.hint(
+                    "its steps took too long to give what its codec had held back: that is lost",
+                ),
+                false => fault,
+            })?;
             shell.line.epoch.store(lineup.epoch.0, Ordering::Relaxed);
             failpoint!("regroup-lineup");
             match shell.yard.link_up(&lineup, (shell.job, &shell.token)) {
@@ -355,16 +372,28 @@ fn start_beating(
     line: &Arc<Line>,
     orders: &Arc<Orders>,
     whereabouts: &Whereabouts,
-    leave: &Stop,
+    parting: &Parting,
 ) -> Result<JoinHandle<()>> {
     let (line, orders, whereabouts) = (line.clone(), orders.clone(), whereabouts.clone());
-    let leave = leave.clone();
+    let parting = parting.clone();
     let beat = move || {
-        let mut said = false;
+        let (mut said, mut is_silent, mut late) = (false, false, None);
         while !orders.over_after(BEAT) {
-            if leave.asked() && !said {
+            if parting.asked() {
+                late.get_or_insert(Deadline::after_ms(PARTING_MS));
+            }
+            if !said && parting.goes(late.is_some_and(|late| late.passed())) {
                 said = true;
                 if line.say(FromWorker::Leave, SEND_MS).is_err() {
+                    return;
+                }
+            }
+            // The epoch first: a list of a later one is then taken for old news, never the other way round.
+            let epoch = Epoch(line.epoch.load(Ordering::Relaxed));
+            let seats = orders.unheard();
+            if is_silent || !seats.is_empty() {
+                is_silent = !seats.is_empty();
+                if line.mention(FromWorker::Unheard { epoch, seats }).is_err() {
                     return;
                 }
             }

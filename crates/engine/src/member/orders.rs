@@ -1,9 +1,9 @@
 //! What the coordinator has ordered: to stop, to regroup, to go. Every waiting call of a member wakes when it must.
 
 use super::enter;
-use crate::net::Net;
+use crate::net::{Net, Pulse};
 use starlings_cluster::protocol::Lineup;
-use starlings_core::{Deadline, Fault, Result};
+use starlings_core::{Deadline, Fault, Result, Seat};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
@@ -23,6 +23,18 @@ struct Ordered {
     /// The newest lineup that nobody has taken up yet.
     lineup: Option<Lineup>,
     net: Option<Arc<Net>>,
+    ears: Ears,
+}
+
+/// How this member knows whom it does not hear.
+#[derive(Default)]
+enum Ears {
+    /// It has no peers.
+    #[default]
+    Alone,
+    /// It calls its peers, of whom these do not answer.
+    Linking(Vec<Seat>),
+    Linked(Pulse),
 }
 
 impl Orders {
@@ -44,6 +56,25 @@ impl Orders {
             net.abort(changed());
         }
         state.net = Some(net);
+    }
+
+    /// These do not answer, though they should.
+    pub(super) fn unanswered(&self, seats: Vec<Seat>) {
+        enter(&self.state).ears = Ears::Linking(seats);
+    }
+
+    /// From now on this is how peers are heard.
+    pub(super) fn listen(&self, pulse: Pulse) {
+        enter(&self.state).ears = Ears::Linked(pulse);
+    }
+
+    /// Peers of the last lineup that was taken up whom this member does not hear.
+    pub(super) fn unheard(&self) -> Vec<Seat> {
+        match &enter(&self.state).ears {
+            Ears::Alone => Vec::new(),
+            Ears::Linking(seats) => seats.clone(),
+            Ears::Linked(pulse) => pulse.unheard(),
+        }
     }
 
     /// Members have changed: whoever waits for the old ones need not.
@@ -92,6 +123,9 @@ impl Orders {
             }
             if let Some(lineup) = state.lineup.take() {
                 state.net = None;
+                let ears = std::mem::take(&mut state.ears);
+                drop(state);
+                drop(ears);
                 return Ok(lineup);
             }
             let Some(left) = by.left() else {
@@ -123,7 +157,9 @@ impl Orders {
     pub(super) fn end(&self) {
         let mut state = enter(&self.state);
         (state.over, state.net) = (true, None);
+        let ears = std::mem::take(&mut state.ears);
         drop(state);
+        drop(ears);
         self.changed.notify_all();
     }
 

@@ -4,7 +4,7 @@
 //! is awaited usually comes soon: the reader polls for a while before it sleeps, and gives its core away
 //! between two looks, since there may be more workers than cores.
 
-use super::{Arrival, BYE, MESSAGE_BYTES_MAX, MORE, Shared};
+use super::{Arrival, BYE, MESSAGE_BYTES_MAX, MORE, Shared, is_beat};
 use starlings_core::{Deadline, Seat};
 use starlings_transport::{Frame, Header, Lane, Link, LinkError, Polled};
 use std::sync::Arc;
@@ -68,6 +68,9 @@ impl Assembly {
     pub(super) fn add(&mut self, from: Seat, frame: Frame) -> Completed {
         if frame.header.lane == Lane::Control && frame.header.kind == BYE {
             return Completed::Bye;
+        }
+        if is_beat(&frame.header) {
+            return Completed::Nothing;
         }
         let header = Header { kind: frame.header.kind & !MORE, ..frame.header };
         let begun = self.partial.iter().position(|(of, _)| *of == header);

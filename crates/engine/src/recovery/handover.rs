@@ -7,7 +7,7 @@ use crate::choices::summing;
 use crate::desk::{Desk, extent, first_model, place_of};
 use crate::keeper::{Resumed, lacking};
 use crate::merge::{MergeOptions, Merger};
-use crate::net::Arrival;
+use crate::net::PART_BYTES;
 use crate::walk::{Walk, Walked};
 use starlings_cluster::checkpoint::Store;
 use starlings_cluster::tensors::{read_model, write_model};
@@ -22,27 +22,24 @@ impl Desk {
     /// Brings the model before `step` from `source` to those who are behind.
     pub(super) fn hand_over(&mut self, step: Step, source: Seat, behind: &[Seat]) -> Result<()> {
         let (seat, by) = (self.net.seat(), Deadline::after(self.job.patience));
+        let header = Header { lane: Lane::Control, kind: HANDOVER, step, tag: 0 };
         if seat == source && !behind.is_empty() {
             let bytes = pack(&(self.walk.so_far(), self.leases.clone()), &self.model)?;
-            let header = Header { lane: Lane::Control, kind: HANDOVER, step, tag: 0 };
             for &to in behind {
                 failpoint!("handover-sending");
-                self.net.send(to, header, &bytes, by)?;
+                self.net.send_parts(to, header, (&bytes, PART_BYTES), by)?;
                 failpoint!("handover-sent");
             }
         }
         if !behind.contains(&seat) {
             return Ok(());
         }
-        let wanted = |arrival: &Arrival| {
-            arrival.header.kind == HANDOVER && arrival.from == source && arrival.header.step == step
-        };
         failpoint!("handover-awaited");
-        let arrival = self.net.next(Lane::Control, wanted, by)?;
+        let bytes = self.net.next_parts(source, header, by)?;
         failpoint!("handover-arrived");
         // Whoever cannot read it goes; the one who has the model stays.
         let broken = || Fault::machine(format!("what {source} handed over cannot be read"));
-        let ((walked, leases), model) = unpack(&arrival.payload).ok_or_else(broken)?;
+        let ((walked, leases), model) = unpack(&bytes).ok_or_else(broken)?;
         if lacking(&self.model, &model).is_some() {
             return Err(broken());
         }

@@ -2,7 +2,7 @@
 //!
 //! When a link breaks or the coordinator announces a new epoch, every waiting call of a worker returns. The worker then
 //! links up with the new lineup and says how far it is and which rows it has; all find the same resolution
-//! (see [`resolve`]), and by the completion of their combination:
+//! (see [`mod@resolve`]), and by the completion of their combination:
 //!
 //! | completion | for | what happens |
 //! |---|---|---|

@@ -60,8 +60,16 @@ pub(crate) fn grids(model: &Model, problem: &Problem<'_>) -> Vec<f64> {
     grids.iter().map(|&most| grid(most)).collect()
 }
 
+/// The least power of two that is no less than `most`, by 2⁶¹: read from the exponent, since every worker asks for as many
+/// as there are weights, in every step.
 fn grid(most: f64) -> f64 {
-    if most > 0.0 && most.is_finite() { (most.log2().ceil() - 61.0).exp2() } else { 1.0 }
+    let (exponent, fraction) = (most.to_bits() >> 52, most.to_bits() << 12);
+    match exponent + u64::from(fraction != 0) {
+        // Positive, finite, and the grid is a normal number, too.
+        power @ 62..2047 => f64::from_bits((power - 61) << 52),
+        _ if most > 0.0 && most < 1.0 => f64::MIN_POSITIVE,
+        _ => 1.0,
+    }
 }
 
 /// Loss and gradient of one shard at the trial point, added as integers.
@@ -75,8 +83,24 @@ pub(crate) fn evaluate(
     let mut found = vec![0.0; 1 + columns.len()];
     let (loss, gradient) = found.split_at_mut(1);
     Arch::new().dispatch(Pass { problem, columns, part, loss: &mut loss[0], gradient });
-    for ((sum, found), grid) in sums.iter_mut().zip(&found).zip(grids) {
-        *sum += (found / grid).round() as i64;
+    Arch::new().dispatch(Onto { grids, found: &found, sums });
+}
+
+/// Adds numbers to sums as multiples of their grids.
+struct Onto<'a> {
+    grids: &'a [f64],
+    found: &'a [f64],
+    sums: &'a mut [i64],
+}
+
+impl WithSimd for Onto<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) {
+        for ((sum, found), grid) in self.sums.iter_mut().zip(self.found).zip(self.grids) {
+            *sum += (found / grid).round_ties_even() as i64;
+        }
     }
 }
 
@@ -355,4 +379,26 @@ fn put_back(model: &mut Model, optimiser: Lbfgs) {
     search[1] = f64::from(u8::from(optimiser.search.is_some()));
     search[2..].copy_from_slice(&optimiser.search.unwrap_or_default().to_numbers());
     model.i64_mut(PAIRS).copy_from_slice(&[optimiser.pairs, optimiser.iterations]);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::grid;
+
+    #[test]
+    fn a_grid_is_a_power_of_two_below_what_sums_can_reach() {
+        for (most, wanted) in [
+            (1.0, 2f64.powi(-61)),
+            (1.5, 2f64.powi(-60)),
+            (2.0, 2f64.powi(-60)),
+            (3e300, 2f64.powi(999 - 61)),
+            (1e-310, f64::MIN_POSITIVE),
+            (0.0, 1.0),
+            (-1.0, 1.0),
+            (f64::INFINITY, 1.0),
+            (f64::NAN, 1.0),
+        ] {
+            assert_eq!(grid(most), wanted, "{most}");
+        }
+    }
 }

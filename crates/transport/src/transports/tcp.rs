@@ -6,7 +6,7 @@ use crate::socket::{Socket, lost};
 use crate::tls::TlsStream;
 use crate::turn::Turn;
 use crate::{
-    Frame, HEADER_BYTES, Header, Link, LinkError, PAYLOAD_BYTES_MAX, Polled, TransportKind,
+    Frame, HEADER_BYTES, Header, Link, LinkError, PAYLOAD_BYTES_MAX, Polled, Pulsed, TransportKind,
     encode_header,
 };
 use starlings_core::{Deadline, Entry, Epoch, JobId, failpoint};
@@ -26,6 +26,9 @@ pub(super) const ENTRY: Entry<TransportKind> = Entry {
     needs: &[],
     build: TransportKind::Tcp,
 };
+
+/// How long a beat may take that finds room.
+const BEAT_MS: u64 = 2_000;
 
 /// One end of a connection whose handshake succeeded. Dropping it closes it.
 pub struct TcpLink {
@@ -145,9 +148,39 @@ impl Link for TcpLink {
         self.bytes_sent.load(Ordering::Relaxed)
     }
 
+    fn pulsed(&self) -> Option<&dyn Pulsed> {
+        Some(self)
+    }
+
     fn polled(&self) -> Option<&dyn Polled> {
         // Inside TLS what has arrived may wait in the connection, where no descriptor shows it.
         matches!(self.stream, Stream::Plain(_)).then_some(self)
+    }
+}
+
+impl Pulsed for TcpLink {
+    fn bytes_received(&self) -> u64 {
+        self.stream.socket().bytes_received()
+    }
+
+    fn has_unread(&self) -> bool {
+        self.stream.socket().has_unread()
+    }
+
+    fn beat(&self, header: Header) -> Result<(), LinkError> {
+        let Some(mut sequence) = self.outgoing.take_now() else { return Ok(()) };
+        if let Some(why) = self.ended.get().or_else(|| self.outgoing_ended.get()) {
+            return Err(why.clone());
+        }
+        if !self.stream.socket().has_room() {
+            return Ok(());
+        }
+        let head = encode_header(header, self.job, self.epoch, *sequence, &[]);
+        // A socket that has room has room for a header.
+        let written = self.stream.write(&head, &[], Deadline::after_ms(BEAT_MS));
+        written.map_err(|error| self.end_outgoing(error))?;
+        *sequence += 1;
+        Ok(())
     }
 }
 
@@ -235,6 +268,13 @@ impl Stream {
         match self {
             Stream::Plain(socket) => socket.write(head, body, by),
             Stream::Tls(stream) => stream.write(head, body, by),
+        }
+    }
+
+    fn socket(&self) -> &Socket {
+        match self {
+            Stream::Plain(socket) => socket,
+            Stream::Tls(stream) => stream.socket(),
         }
     }
 

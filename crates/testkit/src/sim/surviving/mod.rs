@@ -16,6 +16,7 @@
 //! | I8 | no epoch has fewer members than the job needs |
 //! | I9 | whoever is gone is forgotten |
 
+mod ears;
 mod oracle;
 mod scenario;
 mod tallying;
@@ -25,6 +26,7 @@ pub use scenario::{Failure, Scenario};
 pub use tallying::{Contribution, Results};
 
 use super::network::{Happening, Network, Weather};
+use ears::Ears;
 use starlings_cluster::deal::Deal;
 use starlings_cluster::membership::{Command, Event, Membership, Options, Verdict, Wish};
 use starlings_cluster::roster::{MemberId, Standing};
@@ -67,6 +69,8 @@ pub enum Alarm {
     Thaw(u64),
     /// Something else befalls a member.
     Befalls(Failure),
+    /// A link that carried nothing for a moment carries everything again.
+    Heals(Seat),
 }
 
 /// What members send each other.
@@ -163,7 +167,11 @@ struct Life {
     echoes: Vec<(Epoch, Seat, Frame)>,
     /// Peers that cannot be reached.
     cut: Vec<Seat>,
+    /// What it hears of its peers.
+    ears: Ears,
     exiled: bool,
+    /// When it has beaten last.
+    beaten: u64,
     /// Whether it has come.
     awake: bool,
     /// Whether the coordinator has told it something, or closed its connection.
@@ -263,7 +271,8 @@ impl Simulated<'_> {
     /// I7: whoever wants to leave may, unless it is done anyway.
     fn check_answered(&mut self, seat: Seat) {
         let it = &self.members[seat.index()];
-        if !it.answered && !it.finished && self.outcome.ended.is_none() {
+        let later = self.membership.awaits_heir(id(seat));
+        if !it.answered && !it.finished && !later && self.outcome.ended.is_none() {
             self.outcome.breaks(format!("I7: member {} may not leave", seat.0));
         }
     }
@@ -444,6 +453,7 @@ impl Simulated<'_> {
     fn ring(&mut self, seat: Seat, alarm: Alarm) {
         match alarm {
             Alarm::Beat => {
+                self.listen(seat);
                 let step = self.members[seat.index()].working.as_ref().map_or(0, Working::steps);
                 let phase = String::from("a step");
                 self.say(
@@ -473,7 +483,9 @@ impl Simulated<'_> {
             Alarm::Befalls(Failure::Fails) => {
                 let message = String::from("its disk is full");
                 let blame = Blame::Machine;
-                self.say(seat, Event::Failed { member: id(seat), blame, message });
+                let working = self.members[seat.index()].working.as_ref();
+                let epoch = working.and_then(Working::epoch).unwrap_or(Epoch(0));
+                self.say(seat, Event::Failed { member: id(seat), epoch, blame, message });
                 self.go(seat);
             }
             Alarm::Befalls(Failure::Cut(other)) => {
@@ -484,7 +496,42 @@ impl Simulated<'_> {
                     }
                 }
             }
+            Alarm::Befalls(Failure::Silent(other)) => {
+                self.members[seat.index()].ears.deaf.push(other);
+                self.members[other.index()].ears.deaf.push(seat);
+            }
+            Alarm::Befalls(Failure::Unheard(other)) => {
+                self.members[other.index()].ears.deaf.push(seat);
+            }
+            Alarm::Befalls(Failure::Blinks(other, pause)) => {
+                for (here, there) in [(seat, other), (other, seat)] {
+                    self.members[here.index()].ears.muffled.push((there, Vec::new()));
+                    self.alarm(self.network.now() + pause, here, Alarm::Heals(there));
+                }
+            }
+            Alarm::Heals(peer) => {
+                let muffled = &mut self.members[seat.index()].ears.muffled;
+                let Some(at) = muffled.iter().position(|(of, _)| *of == peer) else { return };
+                for message in muffled.remove(at).1 {
+                    self.meet(seat, peer, message);
+                }
+            }
             Alarm::Befalls(Failure::Killed | Failure::Frozen(_)) | Alarm::Thaw(_) => {}
+        }
+    }
+
+    /// A member beats, listens to its peers, and says whom it does not hear. What is between two beats of a peer is
+    /// heard at the next look, so that beats need not cross the network one by one.
+    fn listen(&mut self, seat: Seat) {
+        let now = self.network.now();
+        let beats: Vec<u64> = self.members.iter().map(|it| it.beaten).collect();
+        let it = &mut self.members[seat.index()];
+        it.beaten = now;
+        let Some(epoch) = it.working.as_ref().and_then(Working::epoch) else { return };
+        let seats = it.ears.unheard(now, &beats);
+        if it.ears.told || !seats.is_empty() {
+            it.ears.told = !seats.is_empty();
+            self.say(seat, Event::Unheard { by: id(seat), epoch, seats });
         }
     }
 
@@ -515,6 +562,7 @@ impl Simulated<'_> {
         let it = &mut self.members[seat.index()];
         let Some(working) = &mut it.working else { return };
         working.gather(epoch, seats.clone(), deal);
+        it.ears.turn(self.network.now(), &seats);
         // Whoever called before this member knew its seat has called until it did. Frames of old connections that
         // turn up now are the network's last word on an epoch that is over.
         let echoes = it.echoes.drain(..).filter(|(of, _, _)| *of < epoch);
@@ -532,7 +580,11 @@ impl Simulated<'_> {
     fn meet(&mut self, seat: Seat, from: Seat, message: Message) {
         let echoes = self.network.draw(4) == 0;
         let it = &mut self.members[seat.index()];
-        if it.cut.contains(&from) {
+        if it.cut.contains(&from) || it.ears.deaf.contains(&from) {
+            return;
+        }
+        if let Some((_, later)) = it.ears.muffled.iter_mut().find(|(of, _)| *of == from) {
+            later.push(message);
             return;
         }
         match message {

@@ -38,12 +38,28 @@ pub enum Failure {
     Frozen(u64),
     /// Its link to another breaks.
     Cut(Seat),
+    /// Its link to another falls silent, both ways: nothing closes, and the coordinator hears both.
+    Silent(Seat),
+    /// It is not heard by another any more, though it hears that one, and the coordinator hears both.
+    Unheard(Seat),
+    /// Its link to another carries nothing for so long, and then everything.
+    Blinks(Seat, u64),
     /// Its link to the coordinator falls silent, both ways; those to its peers do not.
     Exiled,
     /// It fails by its own word.
     Fails,
     /// It leaves politely.
     Leaves,
+}
+
+impl Failure {
+    /// The other end of the link that it is about.
+    fn other(self) -> Option<Seat> {
+        match self {
+            Failure::Cut(other) | Failure::Silent(other) | Failure::Unheard(other) => Some(other),
+            _ => None,
+        }
+    }
 }
 
 /// Nothing fails any more after this time.
@@ -61,7 +77,8 @@ impl Scenario {
         let newcomers = (0..rng.below(3)).map(|_| rng.below(CALM_AFTER_MS)).collect::<Vec<_>>();
         let everyone = u64::from(world) + newcomers.len() as u64;
         let failures = (0..everyone as u32).filter_map(|seat| fate(Seat(seat), everyone, &mut rng));
-        let failures = failures.collect();
+        let mut failures: Vec<_> = failures.collect();
+        failures.extend(silence(seed, everyone));
         let (reweighs, steps) = (rng.below(2) == 0, 5 + rng.below(60));
         let shards = 1 + rng.below(12) as u32;
         let least = if rng.below(3) == 0 { 1 + rng.below(u64::from(world)) as u32 } else { 1 };
@@ -88,7 +105,8 @@ impl Scenario {
     /// Everything that befalls a member.
     pub(super) fn fates(&self, seat: Seat) -> impl Iterator<Item = Failure> {
         let concerns = move |(who, how, _): &&(Seat, Failure, u64)| {
-            *who == seat || matches!(how, Failure::Cut(other) if *other == seat)
+            // A moment of silence is nobody's fate.
+            !matches!(how, Failure::Blinks(..)) && (*who == seat || how.other() == Some(seat))
         };
         self.failures.iter().filter(concerns).map(|(_, how, _)| *how)
     }
@@ -110,10 +128,11 @@ impl Scenario {
     /// Whether a member may be reported as failed. Who is merely slow, or leaves politely, may not.
     pub(super) fn may_be_blamed(&self, seat: Seat) -> bool {
         self.fates(seat).any(|how| match how {
-            Failure::Killed | Failure::Cut(_) | Failure::Exiled | Failure::Fails => true,
+            Failure::Killed | Failure::Exiled | Failure::Fails => true,
+            Failure::Cut(_) | Failure::Silent(_) | Failure::Unheard(_) => true,
             // A pause of the coordinator and one of a member may add up.
             Failure::Frozen(pause) => pause >= PAUSE_MS_ALLOWED || !self.pauses.is_empty(),
-            Failure::Leaves => false,
+            Failure::Leaves | Failure::Blinks(..) => false,
         })
     }
 }
@@ -132,4 +151,18 @@ fn fate(seat: Seat, everyone: u64, rng: &mut Rng) -> Option<(Seat, Failure, u64)
         _ => return None,
     };
     Some((seat, how, time))
+}
+
+/// A link that falls silent or blinks, in every second seed. Drawn apart, so that older seeds are what they were.
+fn silence(seed: u64, everyone: u64) -> Option<(Seat, Failure, u64)> {
+    let mut rng = Rng::named(seed, "silent link", &[]);
+    let time = 300 + rng.below(CALM_AFTER_MS);
+    let (seat, other) = (Seat(rng.below(everyone) as u32), Seat(rng.below(everyone) as u32));
+    let how = match rng.below(6) {
+        0 => Failure::Silent(other),
+        1 => Failure::Unheard(other),
+        2 => Failure::Blinks(other, 50 + rng.below(PAUSE_MS_ALLOWED - 50)),
+        _ => return None,
+    };
+    (seat != other).then_some((seat, how, time))
 }

@@ -509,7 +509,7 @@ impl Membership {
     /// A member says whom it does not hear. Only who works hears at all, and only who is there can be heard.
     fn unheard(&mut self, now: u64, by: MemberId, (epoch, seats): (Epoch, &[Seat])) {
         self.detector.beat(now, by);
-        if !self.is_current(epoch) && !planted!("old-silence") {
+        if !self.is_current(epoch) {
             return;
         }
         let Stage::Running(run) = &mut self.stage else { return };
@@ -542,7 +542,8 @@ impl Membership {
             }) else {
                 continue;
             };
-            let at = |it: &Placed| it.info.member == gone && it.standing != Standing::Dead;
+            let here = |it: &Placed| matches!(it.standing, Standing::Running | Standing::Finished);
+            let at = |it: &Placed| it.info.member == gone && here(it);
             let Some(placed) = run.roster.placed.iter().find(|it| at(it)) else { continue };
             let seat = placed.info.seat;
             self.accuse(now, witness, seat, progress);

@@ -4,7 +4,7 @@
 //!
 //! ```text
 //! named_sums host MEMBERS TICKET
-//! named_sums join ADDRESS TICKET ROUNDS PAUSE_MS NUMBERS     in as many shells as there are members
+//! named_sums join ADDRESS TICKET ROUNDS PAUSE_MS NUMBERS [HOST]     in as many shells as there are members
 //! ```
 //!
 //! A member prints a line of JSON for each sum: which, the bits, the members that the flock names, and a digest.
@@ -40,12 +40,18 @@ fn host(members: &str, ticket: &str) -> Result<()> {
     host.wait()
 }
 
-fn join(address: &str, ticket: &str, numbers: &[&str]) -> Result<()> {
+fn join(address: &str, ticket: &str, words: &[&str]) -> Result<()> {
+    let (numbers, host) = words.split_at(words.len().min(3));
     let numbers = numbers.iter().map(|word| number(word)).collect::<Result<Vec<u64>>>()?;
     let [rounds, pause_ms, width] = numbers[..] else {
         return Err(Fault::caller("a member is told ROUNDS, PAUSE_MS and NUMBERS"));
     };
-    let mut flock = Flock::join(&FlockOptions::new(address, Ticket::load(ticket.as_ref())?)?)?;
+    let mut options = FlockOptions::new(address, Ticket::load(ticket.as_ref())?)?;
+    // Members of one host sum through its memory; those of different names do not.
+    if let [host] = host {
+        options.join.host = host.to_string();
+    }
+    let mut flock = Flock::join(&options)?;
     let me = u64::from(flock.seat().0);
     for round in 0..rounds {
         let mine = (0..width).map(|at| own(me, round, at)).collect();

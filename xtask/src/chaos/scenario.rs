@@ -210,6 +210,12 @@ impl Scenario {
             ("journal-synced", After::Change) => 3,
             _ => 1,
         };
+        // Chunks travel between hosts only, and memory is shared on one only.
+        match point.name {
+            "chunk-sent" | "chunk-arrived" => self.one_host = false,
+            "before-shared-sum" => self.one_host = true,
+            _ => {}
+        }
         let nth = chance.within(least, point.visits.max(least));
         self.armed = Some(Armed { point, victim, action, nth });
     }
@@ -337,6 +343,17 @@ mod tests {
             let left = (0..scenario.workers).filter(|&it| !scenario.may_lose(it)).count();
             assert!(left >= 1, "{}", scenario.sentence());
             assert_eq!(scenario, Scenario::of(seed));
+        }
+    }
+
+    #[test]
+    fn chunks_are_sent_between_hosts_and_memory_is_shared_on_one() {
+        for scenario in (0..20_000).map(Scenario::of) {
+            match scenario.armed.map(|armed| armed.point.name) {
+                Some("chunk-sent" | "chunk-arrived") => assert!(!scenario.one_host),
+                Some("before-shared-sum") => assert!(scenario.one_host),
+                _ => {}
+            }
         }
     }
 

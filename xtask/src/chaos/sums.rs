@@ -90,6 +90,9 @@ impl Member {
         let mut command = Command::new(program);
         command.args(["join", address, "ticket"]).current_dir(folder);
         command.args([ROUNDS, PAUSE_MS, width].map(|number| number.to_string()));
+        if !scenario.one_host {
+            command.arg(format!("host-{index}"));
+        }
         let armed = scenario.armed.filter(|it| it.point.at == At::Member && it.victim == index);
         command.envs(armed.map(|armed| ("STARLINGS_FAIL", armed.word())));
         let process = Process::start(&format!("member {index}"), &mut command)?;

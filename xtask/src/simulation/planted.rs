@@ -48,7 +48,6 @@ const BUGS: &[Bug] = &[
         "surviving",
         "silence outlives its epoch, and hits whoever has the seat now",
     ),
-    bug("old-silence", "surviving", "a silent link of an older epoch costs another its seat"),
     bug("told-twice", "surviving", "a member that was released is told of the end again"),
     bug("below-minimum", "surviving", "a flock that is too small goes on"),
     bug(

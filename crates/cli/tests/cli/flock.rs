@@ -130,6 +130,73 @@ fn workers_join_a_running_job_and_leave_it_politely() {
     }
 }
 
+/// The only worker is asked to leave while another one is on its way: it stays until that one has the model.
+#[test]
+fn the_last_worker_leaves_its_model_to_a_newcomer() {
+    const JOB: &str = "[data]\ntrain = 'digits'\nlabel = 'class'\n\
+        [learner]\nname = 'logistic-regression'\nmax_iterations = 2000\ntolerance = 0.0\n\
+        [cluster]\nlauncher = 'flock'\nworkers = { min = 1, max = 3 }\nticket = 'starlings.ticket'\n";
+    let folder = tempdir().unwrap();
+    std::fs::write(folder.path().join("job.toml"), JOB).unwrap();
+    let alone = ["train", "job.toml", "--json", "--launcher", "threads"];
+    let alone = starlings(folder.path(), &alone).report();
+    let (_coordinator, address) = coordinator(folder.path(), &[]);
+    let join =
+        |host| Running::start(folder.path(), &["worker", "--join", &address, "--host", host]);
+    let first = join("anne");
+    let at = format!("cluster.coordinator={address}");
+    let mut job = Running::start(folder.path(), &["train", "job.toml", "--json", "--set", &at]);
+    while job.event("step")["step"].as_u64().unwrap() < 3 {}
+    let second = join("bert");
+    await_members(folder.path(), &address, 2);
+    first.signal("TERM");
+    let gone = first.end();
+    assert_eq!(gone.code, Some(130), "{gone:?}");
+    let ended = job.end();
+    let report = ended.report();
+    assert_eq!(report["digest"], alone["digest"]);
+    assert_eq!(report["faults"].as_array().unwrap().len(), 0, "{report}");
+    let regrouped = ended.events().into_iter().filter(|event| event["event"] == "regrouped");
+    let steps: Vec<u64> = regrouped.filter_map(|event| event["step"].as_u64()).collect();
+    assert!(steps.iter().all(|step| *step >= 3), "nothing was begun anew: {steps:?}");
+    assert_eq!(second.end().code, Some(0));
+}
+
+/// A worker whose codec holds something back gives it before it leaves, whichever way the codec sums.
+#[test]
+fn a_leaver_gives_what_its_codec_has_held_back() {
+    for codec in ["{ name = 'top-k', ratio = 0.1 }", "{ name = 'random-k', ratio = 0.1 }"] {
+        let job = format!(
+            "[data]\ntrain = 'digits'\nlabel = 'class'\n\
+             [learner]\nname = 'logistic-regression'\nsolver = 'sgd'\nlearning_rate = 0.01\n\
+             [train]\nepochs = 600\nbatch = 64\nseed = 1\n\
+             [cluster]\nlauncher = 'flock'\nworkers = {{ min = 1, max = 2 }}\ncodec = {codec}\n\
+             ticket = 'starlings.ticket'\n"
+        );
+        let folder = tempdir().unwrap();
+        std::fs::write(folder.path().join("job.toml"), job).unwrap();
+        let (_coordinator, address) = coordinator(folder.path(), &[]);
+        let join =
+            |host| Running::start(folder.path(), &["worker", "--join", &address, "--host", host]);
+        let first = join("anne");
+        let at = format!("cluster.coordinator={address}");
+        let mut job = Running::start(folder.path(), &["train", "job.toml", "--json", "--set", &at]);
+        while job.event("step")["step"].as_u64().unwrap() < 3 {}
+        let second = join("bert");
+        assert_eq!(job.event("regrouped")["workers"], 2);
+        let since = job.event("step")["step"].as_u64().unwrap();
+        while job.event("step")["step"].as_u64().unwrap() < since + 5 {}
+        first.signal("TERM");
+        assert_eq!(job.event("regrouped")["workers"], 1);
+        let gone = first.end();
+        assert_eq!(gone.code, Some(130), "{gone:?}");
+        assert!(!format!("{gone:?}").contains("that is lost"), "{gone:?}");
+        let ended = job.end();
+        assert_eq!(ended.report()["faults"].as_array().unwrap().len(), 0, "{ended:?}");
+        assert_eq!(second.end().code, Some(0));
+    }
+}
+
 /// Below its minimum a job waits for others, and says so.
 #[test]
 fn too_few_workers_wait_for_another_one() {

@@ -62,7 +62,12 @@ impl Yard {
         let hosts: Vec<String> = lineup.roster.iter().map(|peer| peer.host.clone()).collect();
         let household = Household { job, epoch: door.epoch, seat: lineup.seat, hosts: &hosts };
         let by = Deadline::after_ms(MESH_MS);
-        let neighbours = Neighbours::meet(&household, &links, &|| self.orders.check(), by)?;
+        let met = Neighbours::meet(&household, &links, &|| self.orders.check(), by);
+        if met.is_err() {
+            // Whoever listens to them still has them: the others are to hear of it at once.
+            links.values().for_each(|link| link.close());
+        }
+        let neighbours = met?;
         let net = Arc::new(Net::new(lineup.seat, hosts, links)?);
         let neighbours = Arc::new(neighbours);
         net.settle(neighbours.clone());

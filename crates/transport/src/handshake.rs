@@ -307,7 +307,9 @@ mod tests {
         let answer =
             Answer { verdict: Verdict::OtherVersion, protocol: 9, version: "9.9".to_string() };
         let fault = answer.refusal(&hello()).unwrap().to_string();
-        assert!(fault.contains("protocol 9 (version 9.9), this is protocol 2 (version"), "{fault}");
+        let both =
+            format!("protocol 9 (version 9.9), this is protocol {PROTOCOL_VERSION} (version");
+        assert!(fault.contains(&both), "{fault}");
         assert!(fault.contains("same version on all hosts"), "{fault}");
     }
 }

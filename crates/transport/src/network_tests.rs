@@ -228,8 +228,9 @@ fn a_slow_caller_is_dropped_at_the_deadline_and_holds_up_nobody() {
     let latest = Deadline::after_ms(150 + 300);
     assert_still_works(&listener, &Security::Plain);
     // One byte whenever 5 ms have passed without an answer: always alive, never done.
-    for byte in b"STARLING\x02\x00\x00".iter().chain(std::iter::repeat(&0)) {
-        if slow.write_all(&[*byte]).is_err() {
+    let begun = [&b"STARLING"[..], &PROTOCOL_VERSION.to_le_bytes()].concat();
+    for byte in begun.into_iter().chain(std::iter::repeat(0)) {
+        if slow.write_all(&[byte]).is_err() {
             break;
         }
         match slow.read(&mut [0; 1]) {

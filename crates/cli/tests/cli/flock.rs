@@ -165,13 +165,13 @@ fn the_last_worker_leaves_its_model_to_a_newcomer() {
 /// A worker whose codec holds something back gives it before it leaves, whichever way the codec sums.
 #[test]
 fn a_leaver_gives_what_its_codec_has_held_back() {
-    for codec in ["{ name = 'top-k', ratio = 0.1 }", "{ name = 'random-k', ratio = 0.1 }"] {
+    for (codec, topology) in [("top-k", "mesh"), ("random-k", "ring")] {
         let job = format!(
             "[data]\ntrain = 'digits'\nlabel = 'class'\n\
              [learner]\nname = 'logistic-regression'\nsolver = 'sgd'\nlearning_rate = 0.01\n\
              [train]\nepochs = 600\nbatch = 64\nseed = 1\n\
-             [cluster]\nlauncher = 'flock'\nworkers = {{ min = 1, max = 2 }}\ncodec = {codec}\n\
-             ticket = 'starlings.ticket'\n"
+             [cluster]\nlauncher = 'flock'\nworkers = {{ min = 1, max = 2 }}\n\
+             codec = {{ name = '{codec}', ratio = 0.1 }}\ntopology = '{topology}'\nticket = 'starlings.ticket'\n"
         );
         let folder = tempdir().unwrap();
         std::fs::write(folder.path().join("job.toml"), job).unwrap();

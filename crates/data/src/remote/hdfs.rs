@@ -4,12 +4,16 @@
 use super::{Files, Refusal, runtime, wait};
 use hdfs_native::{Client, ClientBuilder, HdfsError};
 use starlings_core::{Fault, Result};
+use std::net::{TcpStream, ToSocketAddrs};
 use std::ops::Range;
+use std::time::Duration;
 use tokio::runtime::Runtime;
 
 /// What the name node calls a refusal for want of rights.
 const FORBIDDEN: &str = "AccessControlException";
 const ABSENT: &str = "FileNotFoundException";
+/// How long a name node may take to open its door.
+const KNOCK: Duration = Duration::from_secs(10);
 
 pub(super) struct Hadoop {
     client: Client,
@@ -19,8 +23,13 @@ pub(super) struct Hadoop {
 impl Hadoop {
     /// The file system of `hdfs://namenode:9000`.
     pub(super) fn at(root: &str) -> Result<Hadoop> {
+        knock(root)?;
         let runtime = runtime()?;
-        let wrong = |error| Fault::caller(format!("{root} cannot be reached")).caused_by(error);
+        let wrong = |error| {
+            Fault::caller(format!("{root} cannot be reached")).caused_by(error).hint(
+                "give the name node's port, or a name service of the files in HADOOP_CONF_DIR",
+            )
+        };
         let builder = ClientBuilder::new().with_url(root);
         let client = builder.with_io_runtime(runtime.handle().clone()).build().map_err(wrong)?;
         Ok(Hadoop { client, runtime })
@@ -54,6 +63,28 @@ impl Files for Hadoop {
         let key = |path: String| path.trim_start_matches('/').to_string();
         Ok(files.map(|it| (key(it.path), it.length as u64)).collect())
     }
+}
+
+/// Whether anybody is there at all: the client calls again for minutes where nobody answers. A name service has no port, and
+/// may have several name nodes.
+fn knock(root: &str) -> Result<()> {
+    let host = root.trim_start_matches("hdfs://");
+    if !host.contains(':') {
+        return Ok(());
+    }
+    let nobody = |error: std::io::Error| {
+        Fault::caller(format!("no name node answers at {root}"))
+            .caused_by(error)
+            .hint("see that host and port are right and that it runs")
+    };
+    let mut last = std::io::Error::from(std::io::ErrorKind::NotFound);
+    for address in host.to_socket_addrs().map_err(nobody)? {
+        match TcpStream::connect_timeout(&address, KNOCK) {
+            Ok(_) => return Ok(()),
+            Err(error) => last = error,
+        }
+    }
+    Err(nobody(last))
 }
 
 fn absolute(key: &str) -> String {

@@ -56,8 +56,8 @@ fn a_missing_file_gets_the_nearest_name() {
     says(&message, &["there is no file", "trian.csv", "did you mean 'train.csv'"]);
     says(&refused(&DataSpec::new("digit"), LabelNeed::None), &["the built-in 'digits'"]);
     says(
-        &refused(&DataSpec::new("hdfs://host/x"), LabelNeed::None),
-        &["s3://", "does not read hdfs://"],
+        &refused(&DataSpec::new("ftp://host/x"), LabelNeed::None),
+        &["s3://", "does not read ftp://"],
     );
     let unknown = DataSpec { format: Some("cvs".into()), ..spec_of(&folder, "train.csv") };
     says(&refused(&unknown, LabelNeed::None), &["unknown format 'cvs'", "'csv'"]);

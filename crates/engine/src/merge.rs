@@ -251,6 +251,9 @@ impl Merger {
         self.kept = (!self.keeps).then(|| update.clone());
         let merged = self.merge(update);
         self.keeps = false;
+        if merged.is_ok() {
+            self.kept = None;
+        }
         merged
     }
 

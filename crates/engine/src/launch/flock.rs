@@ -180,9 +180,14 @@ impl Client<'_> {
                     self.finished = Some(unpack(&bytes.0)?)
                 }
                 Message::ToClient(ToClient::Done) => {
-                    let finished = self.finished.take();
-                    let stopped = || self.resumable(Fault::interrupted("stopped, as asked"));
-                    return finished.ok_or_else(stopped);
+                    let missing = match self.stopped {
+                        true => Fault::interrupted("stopped, as asked"),
+                        false => Fault::peer(
+                            None,
+                            "the work is done, but the worker that was to send the model was lost with it",
+                        ),
+                    };
+                    return self.finished.take().ok_or_else(|| self.resumable(missing));
                 }
                 Message::ToClient(ToClient::Failed { blame, message, hint }) => {
                     let fault = Fault::new(blame, message);

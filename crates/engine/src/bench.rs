@@ -142,6 +142,12 @@ impl AllReduce {
                 let what = format!("the launcher '{launcher}' has no transport '{word}'");
                 Err(Fault::caller(what).hint(suggestion(word, &known)))
             }
+            _ if self.survives && (self.is_resident || self.fold != Width::Single) => {
+                Err(Fault::caller(
+                    "sums that survive are measured of f32 that do not live in shared memory",
+                )
+                .hint("leave out --resident and --numbers, or --survive"))
+            }
             _ if self.tls
                 && (launcher != "processes" || self.transport.as_deref() != Some("tcp")) =>
             {
@@ -307,7 +313,7 @@ impl AllReduce {
     }
 }
 
-/// What [`crate::Flock`] does in a calm sum.
+/// What a [`Flock`](crate::flock::Flock) does in a calm sum.
 fn surviving(merger: &mut Merger, words: &mut Merger, update: Update) -> Result<Update> {
     let sum = merger.merge_kept(update)?;
     if is_kept(&sum) {

@@ -84,7 +84,11 @@ impl Choices {
     /// Unknown names, bad parameters or a combination that makes no sense, each with what would work.
     pub fn of(job: &Job) -> Result<Choices> {
         let (entry, learner, params) = learner(&job.learner)?;
-        let (plan_card, plan) = built("plan", PLANS, &job.plan)?;
+        let (mut plan_card, plan) = built("plan", PLANS, &job.plan)?;
+        // A product may split layers or not.
+        if plan.parts() > 1 && !plan_card.needs.contains(&Ability::SplitModel) {
+            plan_card.needs.push(Ability::SplitModel);
+        }
         let (topology_card, form) = built("topology", TOPOLOGIES, &job.topology)?;
         let (gate_card, Consistency { gate, blend }) =
             built("consistency", CONSISTENCIES, &job.consistency)?;
@@ -99,7 +103,7 @@ impl Choices {
             && !matches!(blend, Blending::Local(_))
             && job.fold == Fold::Plain;
         let chosen = [learner_card, plan_card, topology_card, gate_card, codec_card];
-        compat::check(&chosen, &offers())?;
+        compat::check(&chosen, &offers_with(&chosen[1]))?;
         let (layout, sums) = laid_out(form)?;
         let whole = chosen[1].gives.contains(&Ability::WholeModel);
         let together = gate.lead_max() == Some(0) || served;
@@ -414,5 +418,13 @@ pub fn offers() -> Vec<Card> {
     cards.extend(TOPOLOGIES.iter().map(|entry| entry.card("topology")));
     cards.extend(CONSISTENCIES.iter().map(|entry| entry.card("consistency")));
     cards.extend(CODECS.iter().map(|entry| entry.card("codec")));
+    cards
+}
+
+/// The same, where a plan needs what it does with these parameters.
+fn offers_with(plan: &Card) -> Vec<Card> {
+    let mut cards = offers();
+    let is_it = |card: &&mut Card| (card.family, &card.name) == (plan.family, &plan.name);
+    cards.iter_mut().filter(is_it).for_each(|card| card.needs.clone_from(&plan.needs));
     cards
 }

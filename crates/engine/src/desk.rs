@@ -625,7 +625,7 @@ pub(crate) fn place_of(assignment: &Assignment) -> Place {
         stages: assignment.pipeline.len() as u32,
         layers: assignment.layers.clone(),
         turns: assignment.turns.clone(),
-        splits: assignment.splits,
+        parts: assignment.parts,
     }
 }
 

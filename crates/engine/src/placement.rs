@@ -97,7 +97,8 @@ pub(crate) fn measured(job: Job, choices: Choices) -> Result<(Job, Choices)> {
     )]
     let begun = Instant::now();
     let clock = || begun.elapsed().as_secs_f64();
-    let Some(layers) = learner.measured_cut(&facts, choices.plan.stages(), &clock)? else {
+    let stages = choices.plan.stages() / choices.plan.parts();
+    let Some(layers) = learner.measured_cut(&facts, stages, &clock)? else {
         return Ok((job, choices));
     };
     let job = job.cut_at(&layers)?;
@@ -111,8 +112,13 @@ pub(crate) fn held(job: &Job, choices: &Choices, facts: &Facts, seat: Seat) -> O
     if place.stages == 1 {
         return None;
     }
-    let kind = if place.splits { "part" } else { "stage" };
-    let part = format!("{kind} {} of {} of the model", place.stage + 1, place.stages);
+    let stage = format!("stage {} of {}", place.depth() + 1, place.depths());
+    let part = format!("part {} of {}", place.part() + 1, place.parts);
+    let part = match (place.depths(), place.parts) {
+        (_, 1) => format!("{stage} of the model"),
+        (1, _) => format!("{part} of the model"),
+        _ => format!("{part} of {stage} of the model"),
+    };
     Some(match choices.learner.tell_place(facts, &place) {
         Some(told) => format!("{part} ({told})"),
         None => part,
@@ -164,7 +170,7 @@ pub(crate) fn check_memory(job: &Job, choices: &Choices, model: &Model) -> Resul
         ),
         stages => (
             "a stage of the model",
-            format!("cut it into more than {stages} stages, or raise [cluster] memory"),
+            format!("cut it into more than {stages} parts, or raise [cluster] memory"),
         ),
     };
     let what = format!(

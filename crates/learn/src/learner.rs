@@ -71,27 +71,51 @@ impl Facts {
 /// Which part of the model this worker has. Everything, unless the plan cuts the model into stages.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Place {
-    /// This stage, from 0.
+    /// This stage, from 0; the parts of a stage whose layers are split follow each other.
     pub stage: u32,
-    /// How many stages.
+    /// How many stages, the parts of each counted.
     pub stages: u32,
     /// How many layers each stage has, where the job says so; empty lets the learner cut.
     pub layers: Vec<u32>,
     /// What this stage does with its micro-batches, in order; empty where the model is whole.
     pub turns: Vec<Turn>,
-    /// Whether stages are parts of every layer that can be split, and not layers one after another.
-    pub splits: bool,
+    /// Among how many workers the layers are split: stage s is part s mod parts of the (s div parts)-th run of layers.
+    pub parts: u32,
 }
 
 impl Place {
     /// The whole model in one place.
     pub const WHOLE: Place =
-        Place { stage: 0, stages: 1, layers: Vec::new(), turns: Vec::new(), splits: false };
+        Place { stage: 0, stages: 1, layers: Vec::new(), turns: Vec::new(), parts: 1 };
 
     /// A stage of several, without layers or turns of its own.
     #[must_use]
     pub fn stage(stage: u32, stages: u32) -> Place {
         Place { stage, stages, ..Place::WHOLE }
+    }
+
+    /// Which run of layers it has, from 0.
+    #[must_use]
+    pub fn depth(&self) -> u32 {
+        self.stage / self.parts
+    }
+
+    /// How many runs of layers follow each other.
+    #[must_use]
+    pub fn depths(&self) -> u32 {
+        self.stages / self.parts
+    }
+
+    /// Which part of these layers it has, from 0.
+    #[must_use]
+    pub fn part(&self) -> u32 {
+        self.stage % self.parts
+    }
+
+    /// Whether it has but a part of the layers that can be split.
+    #[must_use]
+    pub fn splits(&self) -> bool {
+        self.parts > 1
     }
 }
 

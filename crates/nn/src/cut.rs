@@ -11,16 +11,16 @@ use std::ops::Range;
 /// # Errors
 /// More stages than layers with parameters, or layers by hand that are not those of the network.
 pub(crate) fn section(stack: &Stack, place: &Place) -> Result<Range<usize>> {
-    if place.stages == 1 {
+    if place.depths() == 1 {
         return Ok(0..stack.len());
     }
     let ends = match place.layers.is_empty() {
-        true => even(stack, place.stages as usize, &stack.costs())?,
+        true => even(stack, place.depths() as usize, &stack.costs())?,
         false => by_hand(stack, &place.layers)?,
     };
-    let stage = place.stage as usize;
-    let start = if stage == 0 { 0 } else { ends[stage - 1] };
-    Ok(start..ends[stage])
+    let depth = place.depth() as usize;
+    let start = if depth == 0 { 0 } else { ends[depth - 1] };
+    Ok(start..ends[depth])
 }
 
 fn by_hand(stack: &Stack, layers: &[u32]) -> Result<Vec<usize>> {

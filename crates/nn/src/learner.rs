@@ -241,8 +241,8 @@ impl Network {
         slices: &[Slice],
         place: &Place,
     ) -> Result<Option<Lecture>> {
-        let is_last = place.stage + 1 == place.stages;
-        let wanted = place.stage == 0 || (is_last && self.goal.reads_inputs());
+        let is_last = place.depth() + 1 == place.depths();
+        let wanted = place.depth() == 0 || (is_last && self.goal.reads_inputs());
         let (mut told, shares) = self.told(batch, slices, wanted);
         if shares.is_empty() {
             return Ok(None);
@@ -453,8 +453,8 @@ impl Learner for Network {
             model.set(&parameter.name, Tensor { shape, values, role: Role::Weight });
             self.recipe.solver.init(&mut model, &parameter);
         }
-        if place.splits {
-            parts::note(&mut model, (place.stage as usize, place.stages as usize));
+        if place.splits() {
+            parts::note(&mut model, (place.part() as usize, place.parts as usize));
         }
         if self.recipe.patience > 0 {
             let fresh = vec![0.0, 0.0, 0.0, f64::INFINITY, 0.0];
@@ -501,10 +501,7 @@ impl Learner for Network {
         let parameters = stack.parameters();
         let mut sums = Sums::new(parameters.len());
         if work.place.stages > 1 {
-            match work.place.splits {
-                true => self.contribute_part(work, (&stack, parameters), &mut sums)?,
-                false => self.contribute_stage(work, (&stack, parameters), &mut sums)?,
-            }
+            self.contribute_place(work, (&stack, parameters), &mut sums)?;
             self.emit_counts(work.outbox, &sums);
             return Ok(());
         }
@@ -588,10 +585,7 @@ impl Learner for Network {
         let (sizes, stack) = self.stack_of(work.model)?;
         self.check(sizes, work.batch)?;
         if work.place.stages > 1 {
-            return match work.place.splits {
-                true => self.score_part(work, (sizes, &stack)),
-                false => self.score_stage(work, &stack),
-            };
+            return self.score_place(work, (sizes, &stack));
         }
         let weights = Weights::of(work.model, stack.parameters(), false);
         let mut sums = vec![0.0; SUMS];

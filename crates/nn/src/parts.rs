@@ -7,6 +7,7 @@ use crate::stack::Stack;
 use crate::stage::Parameter;
 use crate::unfold::unfolded;
 use starlings_core::{Model, Result, Role, Tensor, Values};
+use std::ops::Range;
 
 /// One part of a tensor that is cut into runs of so many numbers, of each of which every part has as many.
 pub(crate) fn slice(values: &[f32], run: usize, (part, parts): (usize, usize)) -> Vec<f32> {
@@ -22,12 +23,13 @@ pub(crate) fn join<T: AsRef<[f32]>>(parts: &[T], run: usize) -> Vec<f32> {
     (0..runs).flat_map(run).copied().collect()
 }
 
-/// The parameters of a part and what they start from; `draw` gives the numbers of a whole parameter by its index.
+/// The parameters that a part has of some layers and what they start from; `draw` gives the numbers of a whole parameter by
+/// its index.
 ///
 /// # Errors
 /// When the network cannot be split so.
 pub(crate) fn started(
-    stack: &Stack,
+    (stack, layers): (&Stack, &Range<usize>),
     split: &Split,
     draw: impl Fn(usize) -> Vec<f32>,
 ) -> Result<Vec<(Parameter, Vec<f32>)>> {
@@ -35,6 +37,7 @@ pub(crate) fn started(
     let (mut index, mut started) = (0, Vec::new());
     for (at, (piece, parts)) in unfolded(stack).pieces.iter().zip(own).enumerate() {
         let wholes = piece.stage.parameters();
+        let parts = if layers.contains(&(piece.number - 1)) { parts } else { Vec::new() };
         // A bias that only the first part has is the last of its layer.
         for (place, parameter) in parts.into_iter().enumerate() {
             let (whole, values) = (&wholes[place], draw(index + place));

@@ -1,94 +1,96 @@
-//! A network that is not in one place: what each worker does of it where the plan cuts it into stages one after another
-//! (`staged.rs`) or splits its layers (`tensored.rs`), and what is refused then.
+//! A network that is not in one place: what each worker does of it where the plan cuts it into stages one after another, splits
+//! its layers, or does both, and what is refused then. A worker has a section of the layers (`section.rs`), through which
+//! micro-batches go as its stage of the pipeline wants (`staged.rs`).
 
 use crate::cut;
+use crate::flow::Form;
 use crate::learner::{Lecture, Network, Sizes};
 use crate::parts;
 use crate::pass::Weights;
+use crate::section::Section;
 use crate::split::Split;
 use crate::stack::Stack;
 use crate::stage::Parameter;
 use crate::staged::Staged;
 use crate::sums::{Emission, Sums};
-use crate::tensored::Tensored;
-use starlings_core::{Fault, Result, Rng};
+use crate::unfold::unfolded;
+use starlings_core::{Fault, Result, Rng, Turn};
 use starlings_learn::{Facts, Place, Work};
+use std::ops::Range;
+
+/// Which layers of a stack a place has, how they are split, and the form of the rows that come in.
+type Cutting = (Split, Range<usize>, Form);
 
 impl Network {
-    /// This stage's part of a step.
-    pub(crate) fn contribute_stage(
+    /// This place's part of a step.
+    pub(crate) fn contribute_place(
         &self,
         work: &mut Work<'_>,
         (stack, parameters): (&Stack, &[Parameter]),
         sums: &mut Sums,
     ) -> Result<()> {
-        let layers = cut::section(stack, &work.place)?;
-        let mine = stack.parameters_of(layers.clone());
-        let weights = Weights::of(work.model, &parameters[mine.clone()], true);
-        let turns = work.place.turns.iter().map(|turn| turn.micro_batch() as usize + 1);
-        let size = work.batch.slices.len().div_ceil(turns.max().unwrap_or(1)).max(1);
-        let parts = work.batch.slices.chunks(size);
-        let micro_batches: Vec<Option<Lecture>> = parts
+        let (split, stages, input) = self.cutting(Sizes::of(work.model), stack, &work.place)?;
+        let mine = stack.parameters_of(stages.clone());
+        let weights = &Weights::of(work.model, &parameters[mine.clone()], true);
+        // A plan without micro-batches leaves it to the learner to take its rows in parts.
+        let by_itself = (0..self.recipe.parts.max(1) as u32)
+            .flat_map(|number| [Turn::Forward(number), Turn::Backward(number)]);
+        let turns = match work.place.turns.is_empty() {
+            true => by_itself.collect(),
+            false => work.place.turns.clone(),
+        };
+        let count = turns.iter().map(|turn| turn.micro_batch() as usize + 1).max();
+        let size = work.batch.slices.len().div_ceil(count.unwrap_or(1)).max(1);
+        let micro_batches: Vec<Option<Lecture>> = work
+            .batch
+            .slices
+            .chunks(size)
             .map(|slices| self.read(work.batch, slices, &work.place))
             .collect::<Result<_>>()?;
-        let (network, weights, place) = (self, &weights, &work.place);
-        let staged = Staged { network, stack, parameters, weights, layers, place };
-        staged.step(micro_batches, work.moment, work.wires, sums)?;
+        let (network, place) = (self, &work.place);
+        let section = Section { stack, parameters, weights, split, stages, input, place };
+        let staged = Staged { network, section, place };
+        staged.step((micro_batches, &turns), work.moment, work.wires, sums)?;
         let links = vec![mine];
         Emission { parameters, links, outbox: work.outbox }.emit(sums);
         Ok(())
     }
 
-    /// Sums for the grade, through the stages.
-    pub(crate) fn score_stage(&self, work: &mut Work<'_>, stack: &Stack) -> Result<Vec<f64>> {
-        let layers = cut::section(stack, &work.place)?;
-        let parameters = stack.parameters();
-        let mine = &parameters[stack.parameters_of(layers.clone())];
-        let weights = &Weights::of(work.model, mine, false);
-        let (network, parameters, place) = (self, parameters, &work.place);
-        let staged = Staged { network, stack, parameters, weights, layers, place };
-        staged.score(work.batch, work.wires)
-    }
-
-    /// This worker's part of a step whose layers are split.
-    pub(crate) fn contribute_part(
-        &self,
-        work: &mut Work<'_>,
-        (stack, parameters): (&Stack, &[Parameter]),
-        sums: &mut Sums,
-    ) -> Result<()> {
-        let weights = &Weights::of(work.model, parameters, true);
-        let split = &self.split_at(Sizes::of(work.model), &work.place)?;
-        let (network, place) = (self, &work.place);
-        let part = Tensored { network, stack, parameters, weights, split, place };
-        let size = work.batch.slices.len().div_ceil(self.recipe.parts.max(1)).max(1);
-        for slices in work.batch.slices.chunks(size) {
-            // Every part reads the same rows.
-            if let Some(lecture) = self.read(work.batch, slices, &Place::WHOLE)? {
-                part.learn(lecture, work.moment, work.wires, sums)?;
-            }
-        }
-        let links = std::iter::once(0..parameters.len()).collect();
-        Emission { parameters, links, outbox: work.outbox }.emit(sums);
-        Ok(())
-    }
-
-    /// Sums for the grade, through split layers.
-    pub(crate) fn score_part(
+    /// Sums for the grade, through all places.
+    pub(crate) fn score_place(
         &self,
         work: &mut Work<'_>,
         (sizes, stack): (Sizes, &Stack),
     ) -> Result<Vec<f64>> {
+        let (split, stages, input) = self.cutting(sizes, stack, &work.place)?;
         let parameters = stack.parameters();
-        let weights = &Weights::of(work.model, parameters, false);
-        let split = &self.split_at(sizes, &work.place)?;
+        let mine = &parameters[stack.parameters_of(stages.clone())];
+        let weights = &Weights::of(work.model, mine, false);
         let (network, place) = (self, &work.place);
-        let part = Tensored { network, stack, parameters, weights, split, place };
-        part.score(work.batch, work.wires)
+        let section = Section { stack, parameters, weights, split, stages, input, place };
+        Staged { network, section, place }.score(work.batch, work.wires)
     }
 
-    fn split_at(&self, sizes: Sizes, place: &Place) -> Result<Split> {
-        self.split(&self.stack(sizes)?, (place.stage as usize, place.stages as usize))
+    /// What a place has of its own stack, which is that of the whole network or of its parts.
+    fn cutting(&self, sizes: Sizes, stack: &Stack, place: &Place) -> Result<Cutting> {
+        if !place.splits() {
+            let layers = cut::section(stack, place)?;
+            let input = stack.output_after(layers.start);
+            return Ok((Split::none(stack.len()), layers, input));
+        }
+        let whole = self.stack(sizes)?;
+        let split = self.split_at(&whole, place)?;
+        let unfolded = unfolded(&whole);
+        let stages = unfolded.of_layers(&cut::section(&whole, place)?);
+        let input = match split.takes_whole(stages.start) {
+            true => unfolded.pieces[stages.start].input,
+            false => stack.output_after(stages.start),
+        };
+        Ok((split, stages, input))
+    }
+
+    fn split_at(&self, whole: &Stack, place: &Place) -> Result<Split> {
+        self.split(whole, (place.part() as usize, place.parts as usize))
     }
 
     /// The parameters of a place and what they start from. Their numbers do not depend on who has the others.
@@ -104,11 +106,11 @@ impl Network {
             let fresh = || all[index].start.draw(all[index].len(), &mut rng);
             begun[index].clone().unwrap_or_else(fresh)
         };
-        if place.splits {
-            let split = self.split(stack, (place.stage as usize, place.stages as usize))?;
-            return parts::started(stack, &split, draw);
+        let layers = cut::section(stack, place)?;
+        if place.splits() {
+            return parts::started((stack, &layers), &self.split_at(stack, place)?, draw);
         }
-        let mine = stack.parameters_of(cut::section(stack, place)?);
+        let mine = stack.parameters_of(layers);
         Ok(mine.map(|index| (all[index].clone(), draw(index))).collect())
     }
 
@@ -117,35 +119,35 @@ impl Network {
         if place.stages == 1 {
             return None;
         }
-        let some = match place.splits {
-            true => {
-                let split =
-                    self.split(stack, (place.stage as usize, place.stages as usize)).ok()?;
-                split.split_layers(stack)
-            }
-            false => cut::section(stack, place).ok()?.collect(),
+        let layers = cut::section(stack, place).ok()?;
+        let told = |some: &[usize]| {
+            let lines = some.iter().map(|&at| format!("{} '{}'", at + 1, stack.lines()[at]));
+            lines.collect::<Vec<_>>().join(", ")
         };
-        let lines = some.iter().map(|&at| format!("{} '{}'", at + 1, stack.lines()[at]));
-        let told = lines.collect::<Vec<_>>().join(", ");
-        Some(match place.splits {
-            true => format!("its share of layers {told}"),
-            false => format!("layers {told}"),
+        if !place.splits() {
+            return Some(format!("layers {}", told(&layers.collect::<Vec<_>>())));
+        }
+        let split = self.split_at(stack, place).ok()?.split_layers(stack);
+        let (shared, whole): (Vec<usize>, Vec<usize>) =
+            layers.partition(|layer| split.contains(layer));
+        Some(match (shared.as_slice(), place.depths()) {
+            ([], _) => format!("layers {}", told(&whole)),
+            (_, 1) => format!("its share of layers {}", told(&shared)),
+            _ if whole.is_empty() => format!("its share of layers {}", told(&shared)),
+            _ => format!("its share of layers {}; all of {}", told(&shared), told(&whole)),
         })
     }
 
     /// What only a whole model can do.
     pub(crate) fn check_place(&self, facts: &Facts, place: &Place) -> Result<()> {
-        if place.stages == 1 {
-            return Ok(());
-        }
         let refuse = |what: &str, hint: &str| Err(Fault::caller(what.to_string()).hint(hint));
-        if place.splits && !self.recipe.solver.is_row_wise() {
+        if place.splits() && !self.recipe.solver.is_row_wise() {
             return refuse(
                 "this solver looks at whole matrices, and a part of a layer has but some of their columns or rows",
                 "choose a solver that works number by number, such as adam",
             );
         }
-        if place.splits {
+        if place.depths() == 1 {
             return Ok(());
         }
         if self.recipe.parts > 1 {

@@ -128,6 +128,12 @@ const THROUGH: &[&str] = &[
 ];
 
 impl Split {
+    /// A network of so many layers of which nothing is split.
+    pub(crate) fn none(layers: usize) -> Split {
+        let (cuts, shortcuts) = (vec![Cut::Whole; layers], Vec::new());
+        Split { cuts, shortcuts, ends: Ends::Whole, part: 0, parts: 1 }
+    }
+
     /// Annotates a network for so many parts: attention by heads; pairs of linear layers or convolutions with nothing else
     /// but functions and pools between them, the first in columns and the second in rows; vectors of tokens by width; and
     /// scores of tokens by columns. Layers inside a block are annotated by themselves.
@@ -222,9 +228,12 @@ impl Split {
         }
     }
 
-    /// The layers between conversions, the lowest first: one stands wherever neighbours' annotations differ.
-    pub(crate) fn spans(&self) -> Vec<Span> {
+    /// Those of some layers that stand between conversions, the lowest first: one stands wherever neighbours' annotations
+    /// differ. What comes out of the last of them is as the layer above wants it, and the gradient by what goes into the first
+    /// is as the layer below does, wherever those are.
+    pub(crate) fn spans(&self, of: &Range<usize>) -> Vec<Span> {
         let count = self.cuts.len();
+        let is_edge = |at: usize| at == of.start || at == of.end;
         let opens = |at: usize| self.shortcuts.iter().any(|shortcut| shortcut.start == at);
         let closes = |at: usize| self.shortcuts.iter().any(|shortcut| shortcut.end == at);
         // What the goal wants, and the gradients that it gives.
@@ -239,7 +248,7 @@ impl Split {
             let [wanted, _, _, back] = above;
             let (outputs, below) = (meeting(out, wanted), returning(back, wanted_back));
             let is_seam = outputs != Meeting::Pass || below != (false, false);
-            if is_seam || opens(end) || closes(end) || end == count {
+            if is_seam || opens(end) || closes(end) || end == count || is_edge(end) {
                 let (sums_gradients, narrows_gradients) = gradients;
                 let (opens, closes) = (opens(start), closes(end));
                 assert!(
@@ -258,6 +267,7 @@ impl Split {
                 (start, gradients) = (end, below);
             }
         }
+        spans.retain(|span| of.contains(&span.stages.start));
         spans
     }
 
@@ -385,7 +395,8 @@ mod tests {
     /// Stages, what becomes of outputs, whether gradients are summed and narrowed, shortcuts that begin and end.
     fn told(split: &Split) -> Vec<(Range<usize>, Meeting, [bool; 4])> {
         let flags = |it: &Span| [it.sums_gradients, it.narrows_gradients, it.opens, it.closes];
-        split.spans().iter().map(|it| (it.stages.clone(), it.outputs, flags(it))).collect()
+        let all = 0..split.cuts.len();
+        split.spans(&all).iter().map(|it| (it.stages.clone(), it.outputs, flags(it))).collect()
     }
 
     #[test]

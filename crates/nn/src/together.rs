@@ -13,13 +13,16 @@ use std::ops::Range;
 pub(crate) struct Together<'a> {
     pub(crate) part: u32,
     pub(crate) parts: u32,
+    /// The stage of the first of them.
+    first: u32,
     wires: &'a mut dyn Wires,
 }
 
 impl<'a> Together<'a> {
     /// Those of a place.
     pub(crate) fn of(place: &Place, wires: &'a mut dyn Wires) -> Together<'a> {
-        Together { part: place.stage, parts: place.stages, wires }
+        let (part, parts) = (place.part(), place.parts);
+        Together { part, parts, first: place.stage - part, wires }
     }
 
     /// The sum over all.
@@ -30,7 +33,7 @@ impl<'a> Together<'a> {
         let len = own.len();
         for part in self.others() {
             let share = own[self.share(part, len)].to_vec();
-            self.wires.send(part, Values::F32(share))?;
+            self.wires.send(self.first + part, Values::F32(share))?;
         }
         let mine = self.share(self.part, len);
         let mut sum: Vec<f32> = Vec::new();
@@ -45,7 +48,7 @@ impl<'a> Together<'a> {
             }
         }
         for part in self.others() {
-            self.wires.send(part, Values::F32(sum.clone()))?;
+            self.wires.send(self.first + part, Values::F32(sum.clone()))?;
         }
         own[mine].copy_from_slice(&sum);
         for part in self.others() {
@@ -75,7 +78,7 @@ impl<'a> Together<'a> {
     /// When a worker is lost or sends something else.
     pub(crate) fn all(&mut self, own: Vec<f32>) -> Result<Vec<Vec<f32>>> {
         for part in self.others() {
-            self.wires.send(part, Values::F32(own.clone()))?;
+            self.wires.send(self.first + part, Values::F32(own.clone()))?;
         }
         let (len, parts) = (own.len(), self.parts);
         let of = |part| match part == self.part {
@@ -91,7 +94,7 @@ impl<'a> Together<'a> {
     /// When a worker is lost or sends something else.
     pub(crate) fn at_first(&mut self, own: Vec<f32>) -> Result<Option<Vec<Vec<f32>>>> {
         if self.part > 0 {
-            self.wires.send(0, Values::F32(own))?;
+            self.wires.send(self.first, Values::F32(own))?;
             return Ok(None);
         }
         let (len, parts) = (own.len(), self.parts);
@@ -111,7 +114,7 @@ impl<'a> Together<'a> {
     }
 
     fn received(&mut self, part: u32, len: usize) -> Result<Vec<f32>> {
-        match self.wires.receive(part)? {
+        match self.wires.receive(self.first + part)? {
             Values::F32(values) if values.len() == len => Ok(values),
             other => {
                 let what = format!("part {part} sent {} numbers instead of {len}", other.len());

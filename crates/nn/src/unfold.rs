@@ -27,6 +27,14 @@ pub(crate) struct Piece<'a> {
     pub(crate) stage: &'a dyn Stage,
 }
 
+impl Unfolded<'_> {
+    /// Which pieces some layers of the job file are.
+    pub(crate) fn of_layers(&self, layers: &Range<usize>) -> Range<usize> {
+        let before = |layer: usize| self.pieces.iter().filter(|it| it.number <= layer).count();
+        before(layers.start)..before(layers.end)
+    }
+}
+
 /// Unfolds a network.
 pub(crate) fn unfolded(stack: &Stack) -> Unfolded<'_> {
     let (mut pieces, mut shortcuts, mut input) = (Vec::new(), Vec::new(), stack.input());
@@ -70,6 +78,8 @@ mod tests {
         ];
         assert_eq!(told, wanted);
         assert_eq!(shortcuts, [1..3, 3..7]);
+        let cut = |layers: Range<usize>| unfolded(&stack).of_layers(&layers);
+        assert_eq!([cut(0..1), cut(1..2), cut(1..3), cut(3..3)], [0..1, 1..7, 1..8, 8..8]);
         // No parameter is lost, and their order is that of the network.
         let names = pieces.iter().flat_map(|it| it.stage.parameters()).map(|it| it.name);
         assert!(names.eq(stack.parameters().iter().map(|it| it.name.clone())));

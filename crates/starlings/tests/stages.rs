@@ -63,6 +63,85 @@ fn an_interrupted_network_in_parts_goes_on_to_the_same_bits() {
     resumes(&[TENSOR, &["cluster.workers=4"]].concat());
 }
 
+/// Stages × parts, replicas × stages × parts, and replicas × parts.
+const GRIDS: &[&str] = &[
+    "cluster.plan={ name = 'hybrid', data = 1, pipeline = 2, tensor = 2 }",
+    "cluster.plan={ name = 'hybrid', data = 1, pipeline = 2, tensor = 2, schedule = 'gpipe' }",
+    "cluster.plan={ name = 'hybrid', data = 1, pipeline = 2, tensor = 2, layers = [1, 6] }",
+    "cluster.plan={ name = 'hybrid', data = 2, pipeline = 2, tensor = 2 }",
+    "cluster.plan={ name = 'hybrid', data = 2, pipeline = 1, tensor = 2 }",
+];
+
+/// The job of a grid, with workers as many as it has places.
+fn grid(plan: &'static str) -> [&'static str; 3] {
+    let workers = if plan.contains("data = 2, pipeline = 2") {
+        "cluster.workers=8"
+    } else {
+        "cluster.workers=4"
+    };
+    ["learner.dropout=0.0", plan, workers]
+}
+
+#[test]
+fn a_network_on_a_grid_is_the_network_of_one_worker() {
+    for more in [&[][..], &["learner.clip_norm=0.01"], &["learner.hidden=[24, 20]"]] {
+        let alone = report(&[&["cluster.workers=1", "learner.dropout=0.0"], more].concat());
+        for plan in GRIDS.iter().filter(|plan| more.is_empty() || !plan.contains("layers")) {
+            let found = report(&[&grid(plan), more].concat());
+            assert_eq!((found.steps, found.samples), (alone.steps, alone.samples));
+            let apart = (found.objective / alone.objective - 1.0).abs();
+            assert!(apart < 1e-5, "{plan} {more:?}: {} for {}", found.objective, alone.objective);
+        }
+    }
+}
+
+#[test]
+fn a_grid_gives_the_same_bits_by_both_schedules_and_wherever_it_is_cut() {
+    let bits = |plan| report(&grid(plan)).digest;
+    let counted = bits(GRIDS[0]);
+    assert_eq!(bits(GRIDS[1]), counted);
+    assert_eq!(bits(GRIDS[2]), counted);
+    let measured = [&grid(GRIDS[0])[..], &["cluster.plan.costs=measured"]].concat();
+    assert_eq!(report(&measured).digest, counted);
+}
+
+#[test]
+fn an_interrupted_grid_goes_on_to_the_same_bits() {
+    resumes(&grid(GRIDS[3]));
+}
+
+#[test]
+fn grids_that_make_no_sense_are_refused() {
+    const GRID: &str = "cluster.plan={ name = 'hybrid', data = 1, pipeline = 2, tensor = 2 }";
+    let cases: &[(&[&str], &str)] = &[
+        (
+            &["cluster.workers=6"],
+            "1 replicas of 2 stages of 2 parts are 4 workers, and there are 6",
+        ),
+        (&["cluster.plan.pipeline=5", "cluster.workers=10"], "4 layers with parameters"),
+        (&["cluster.plan.tensor=5", "cluster.workers=10"], "layer 1 'linear 24' has 24 outputs"),
+        (&["cluster.plan.tensor=0", "cluster.workers=4"], "tensor"),
+        (&["learner.dropout=0.2", "cluster.workers=4"], "whose layers can be split"),
+        (&["learner.solver=lamb", "cluster.workers=4"], "whose layers can be split"),
+        (&["cluster.consistency=ssp", "cluster.workers=4"], "finish a step together"),
+        (&["cluster.plan.layers=[1, 2]", "cluster.workers=4"], "3 layers, and the network has 7"),
+    ];
+    for (sets, told) in cases {
+        let fault = refusal(&[&["learner.dropout=0.0", GRID], *sets].concat());
+        assert!(fault.contains(told), "{sets:?}: {fault}");
+        assert!(!fault.contains("'hybrid',") && !fault.contains("or 'hybrid'"), "{fault}");
+    }
+}
+
+#[test]
+fn layers_by_hand_sit_on_groups_of_workers() {
+    let hybrid = ["cluster.plan={ name = 'hybrid', data = 1, tensor = 2 }", "cluster.workers=4"];
+    let placed = ["learner.dropout=0.0", "place.1=1-4", "place.0=5-7"];
+    let alone = report(&["cluster.workers=1", "learner.dropout=0.0"]);
+    let found = report(&[&hybrid[..], &placed].concat());
+    assert!((found.objective / alone.objective - 1.0).abs() < 1e-5);
+}
+
 /// What makes a pipeline, a product or a placement, and of how many workers.
 const WAYS: &[&[&str]] = &[
     &[PIPELINE, "cluster.workers=2"],
@@ -120,20 +199,27 @@ batch = 64
 ";
 
 #[test]
-fn a_transformer_in_parts_is_that_of_one_worker() {
-    let trained = |workers: u32, parts: u32| {
-        let plan = format!("cluster.plan={{ name = 'tensor', parts = {parts} }}");
+fn a_transformer_in_parts_and_on_a_grid_is_that_of_one_worker() {
+    let trained = |workers: u32, plan: &str| {
+        let plan = format!("cluster.plan={{ {plan} }}");
         let sets = [format!("cluster.workers={workers}"), plan];
         let around = Surroundings { folder: ".".into(), cores: 1 };
         let job = Job::parse(TRANSFORMER, &sets, &around).unwrap();
         train(job, TrainOptions::default()).map(|trained| trained.report.objective)
     };
-    let alone = trained(1, 1).unwrap();
-    for (workers, parts) in [(2, 2), (4, 4), (4, 2)] {
-        let found = trained(workers, parts).unwrap();
-        assert!((found / alone - 1.0).abs() < 1e-5, "{parts} parts: {found} for {alone}");
+    let alone = trained(1, "name = 'data-parallel'").unwrap();
+    for (workers, plan) in [
+        (2, "name = 'tensor', parts = 2"),
+        (4, "name = 'tensor', parts = 4"),
+        (4, "name = 'tensor', parts = 2"),
+        (4, "name = 'hybrid', data = 1, pipeline = 2, tensor = 2"),
+        (4, "name = 'hybrid', data = 1, pipeline = 2, tensor = 2, schedule = 'gpipe'"),
+        (8, "name = 'hybrid', data = 2, pipeline = 2, tensor = 2"),
+    ] {
+        let found = trained(workers, plan).unwrap();
+        assert!((found / alone - 1.0).abs() < 1e-5, "{plan}: {found} for {alone}");
     }
-    let fault = trained(3, 3).unwrap_err().to_string();
+    let fault = trained(3, "name = 'tensor', parts = 3").unwrap_err().to_string();
     assert!(fault.contains("layer 3 'transformer 4 dropout 0.1' has 4 heads, which 3"), "{fault}");
 }
 

@@ -39,6 +39,7 @@ const TESTED: &[&str] = &[
     "generalised-linear.toml",
     "gossip.toml",
     "gradient-boosting.toml",
+    "grid.toml",
     "grouped.toml",
     "hybrid.toml",
     "isolation-forest.toml",
@@ -251,6 +252,24 @@ fn networks_in_stages_learn_digits() {
         let report = runs(name, &[]);
         assert_eq!(report["plan"], plan);
         assert!(accuracy(&report) > 0.93, "{report}");
+    }
+}
+
+/// Four processes, and eight: stages × parts, and replicas of them.
+#[test]
+fn a_grid_of_workers_learns_what_one_worker_does() {
+    const SHORT: &str = "train.epochs=1";
+    let alone = runs("grid", &[SHORT, "cluster.plan=data-parallel", "cluster.workers=1"]);
+    let of = |report: &serde_json::Value, key: &str| report[key].as_f64().unwrap();
+    for more in [
+        &["cluster.launcher=processes"][..],
+        &["cluster.plan.schedule=gpipe"],
+        &["cluster.plan.data=2", "cluster.workers=8"],
+    ] {
+        let report = runs("grid", &[&[SHORT], more].concat());
+        assert_eq!((&report["plan"], &report["steps"]), (&"hybrid".into(), &alone["steps"]));
+        let apart = of(&report, "objective") / of(&alone, "objective") - 1.0;
+        assert!(apart.abs() < 1e-5, "{more:?}: {apart}");
     }
 }
 

@@ -40,6 +40,15 @@ const PLANS: &[(&str, usize, usize, &[&str])] = &[
         2,
         &["stage 1 of 2 of the model (layers 1 'linear 24'", "rank 2 on "],
     ),
+    (
+        "{ name = 'hybrid', data = 1, pipeline = 2, tensor = 2 }",
+        4,
+        3,
+        &[
+            "part 2 of 2 of stage 2 of 2 of the model (its share of layers 3 'linear 16'",
+            "rank 3 on ",
+        ],
+    ),
 ];
 
 /// Waits until a job of so many workers has kept something, and gives the processes by rank.

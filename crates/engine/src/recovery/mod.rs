@@ -264,6 +264,6 @@ fn whole(seat: Seat, world: u32, shards: &[u32]) -> Assignment {
         group: (0..world).map(Seat).collect(),
         layers: Vec::new(),
         turns: Vec::new(),
-        splits: false,
+        parts: 1,
     }
 }

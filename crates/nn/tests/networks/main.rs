@@ -5,6 +5,7 @@
 
 mod differences;
 mod generative;
+mod grid;
 mod laws;
 mod links;
 mod own;

@@ -14,13 +14,13 @@ use std::time::Duration;
 pub(crate) struct Ends {
     to: BTreeMap<u32, SyncSender<Values>>,
     from: BTreeMap<u32, Receiver<Values>>,
-    /// Messages sent to each stage.
-    sent: BTreeMap<u32, usize>,
+    /// Numbers sent to each stage.
+    pub(crate) sent: BTreeMap<u32, usize>,
 }
 
 impl Wires for Ends {
     fn send(&mut self, stage: u32, values: Values) -> Result<()> {
-        *self.sent.entry(stage).or_default() += 1;
+        *self.sent.entry(stage).or_default() += values.len();
         self.to[&stage].send(values).unwrap();
         Ok(())
     }
@@ -43,7 +43,7 @@ fn ends(stages: u32) -> Vec<Ends> {
 }
 
 /// All forward, then all back; or one by one after so many.
-fn turns(ahead: u32, micro_batches: u32) -> Vec<Turn> {
+pub(crate) fn turns(ahead: u32, micro_batches: u32) -> Vec<Turn> {
     let mut turns: Vec<Turn> = (0..ahead).map(Turn::Forward).collect();
     for number in 0..micro_batches {
         turns.extend((ahead + number < micro_batches).then(|| Turn::Forward(ahead + number)));

@@ -8,7 +8,7 @@ use starlings_data::Table;
 use starlings_learn::{Facts, Learner, Memory, NoWires, Outbox, Place, Wires, Work};
 
 fn places(parts: u32) -> Vec<Place> {
-    (0..parts).map(|part| Place { splits: true, ..Place::stage(part, parts) }).collect()
+    (0..parts).map(|part| Place { parts, ..Place::stage(part, parts) }).collect()
 }
 
 /// Name, parameters, features, parts, and a tensor that is split.
@@ -27,7 +27,7 @@ const NETWORKS: &[(&str, &str, usize, u32, &str)] = &[
 ];
 
 /// What parts contribute, seen as tensors of the whole model.
-fn joined(learner: &dyn Learner, parts: &[(Model, Update)]) -> Model {
+pub(crate) fn joined(learner: &dyn Learner, parts: &[(Model, Update)]) -> Model {
     let mut all = Model::new();
     for (model, update) in parts {
         for (name, tensor) in model.iter() {
@@ -145,7 +145,7 @@ const SEQUENCES: &[(&str, &str, usize, &[&str])] = &[
     ("embedding", "tokens = 12\nwidth = 8\nwindow = 2", 12, &["00-embedding", "01-linear"]),
 ];
 
-fn tokens(width: usize, tokens: usize) -> Table {
+pub(crate) fn tokens(width: usize, tokens: usize) -> Table {
     let mut rng = Rng::named(7, "tokens", &[]);
     let values = (0..width * 40).map(|_| (rng.next_u64() % tokens as u64) as f32).collect();
     table(width, values, vec![0.0; 40])

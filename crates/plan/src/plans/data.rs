@@ -27,7 +27,7 @@ impl Plan for DataParallel {
             group: (0..world).map(Seat).collect(),
             layers: Vec::new(),
             turns: Vec::new(),
-            splits: false,
+            parts: 1,
         })
     }
 

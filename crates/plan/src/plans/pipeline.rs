@@ -28,7 +28,7 @@ pub(super) const ENTRY: Entry<BuildPlan> = Entry {
     ],
     gives: &[Ability::Stages],
     needs: &[Ability::StagedModel, Ability::Sum, Ability::Barrier],
-    build: |params| Ok(Box::new(Pipeline::of(params, params.size("stages") as u32)?)),
+    build: |params| Ok(Box::new(Pipeline::of(params, params.size("stages") as u32, 1)?)),
 };
 
 pub(super) const SCHEDULE: Param = Param {
@@ -63,24 +63,25 @@ pub(super) const WORKERS: Param = Param {
     name: "workers",
     kind: ParamKind::Sizes { min: 0, max: 1023 },
     default: Some("[]"),
-    help: "which worker of a pipeline has each stage, by hand; empty is in order",
+    help: "which worker of a pipeline (or group of workers that share layers) has each stage, by hand; empty is in order",
 };
 
-/// Pipelines of so many stages.
+/// Pipelines of so many stages, each of them on so many workers that share its layers.
 #[derive(Debug)]
 pub(super) struct Pipeline {
     stages: u32,
+    parts: u32,
     schedule: Schedule,
     micro_batches: u32,
     layers: Vec<u32>,
     measures: bool,
-    /// Of each stage, its worker within the pipeline.
+    /// Of each stage, its worker within the pipeline, or its group of them.
     workers: Vec<u32>,
 }
 
 impl Pipeline {
     /// From a job's parameters.
-    pub(super) fn of(params: &Params, stages: u32) -> Result<Pipeline> {
+    pub(super) fn of(params: &Params, stages: u32, parts: u32) -> Result<Pipeline> {
         let small = |name: &str| params.sizes(name).into_iter().map(|size| size as u32).collect();
         let (layers, mut workers): (Vec<u32>, Vec<u32>) = (small("layers"), small("workers"));
         let fits = |what: &str, len: usize| {
@@ -103,6 +104,7 @@ impl Pipeline {
         }
         Ok(Pipeline {
             stages,
+            parts,
             schedule: Schedule::of(params.text("schedule")),
             micro_batches: params.size("micro_batches") as u32,
             measures: params.text("costs") == "measured" && layers.is_empty() && stages > 1,
@@ -115,31 +117,36 @@ impl Pipeline {
 impl Plan for Pipeline {
     fn assign(&self, seat: Seat, world: u32, shards: u32) -> Result<Assignment> {
         assert!(seat.0 < world, "{seat} in a flock of {world}");
-        let stages = self.stages;
-        if !world.is_multiple_of(stages) {
-            return Err(no_whole_groups(world, (stages, "pipelines", "stages")));
+        let (stages, parts, size) = (self.stages, self.parts, self.stages * self.parts);
+        if !world.is_multiple_of(size) {
+            return Err(no_whole_groups(world, (size, "pipelines", "stages")));
         }
-        let (worker, number) = (seat.0 % stages, seat.0 / stages);
-        let stage = self.workers.iter().position(|&at| at == worker);
+        let (inside, number) = (seat.0 % size, seat.0 / size);
+        let stage = self.workers.iter().position(|&at| at == inside / parts);
         let stage = stage.expect("every worker has a stage") as u32;
-        let seats = self.workers.iter().map(|worker| Seat(number * stages + worker));
+        let first = |worker: &u32| number * size + worker * parts;
+        let seats = self.workers.iter().flat_map(|it| (first(it)..first(it) + parts).map(Seat));
         let cut = stages > 1;
         Ok(Assignment {
-            shards: deal(number, world / stages, shards)?,
-            stage,
+            shards: deal(number, world / size, shards)?,
+            stage: stage * parts + inside % parts,
             pipeline: seats.collect(),
-            group: (worker..world).step_by(stages as usize).map(Seat).collect(),
+            group: (inside..world).step_by(size as usize).map(Seat).collect(),
             layers: if cut { self.layers.clone() } else { Vec::new() },
             turns: match cut {
                 true => self.schedule.turns(stage, stages, self.micro_batches),
                 false => Vec::new(),
             },
-            splits: false,
+            parts,
         })
     }
 
     fn stages(&self) -> u32 {
-        self.stages
+        self.stages * self.parts
+    }
+
+    fn parts(&self) -> u32 {
+        self.parts
     }
 
     fn measures(&self) -> bool {

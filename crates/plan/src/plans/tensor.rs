@@ -41,11 +41,15 @@ impl Plan for Tensor {
             group: (part..world).step_by(parts as usize).map(Seat).collect(),
             layers: Vec::new(),
             turns: Vec::new(),
-            splits: parts > 1,
+            parts,
         })
     }
 
     fn stages(&self) -> u32 {
+        self.parts
+    }
+
+    fn parts(&self) -> u32 {
         self.parts
     }
 }
@@ -59,7 +63,7 @@ mod tests {
         let params = ENTRY.check("plan", &"parts = 2".parse().unwrap()).unwrap();
         let plan = (ENTRY.build)(&params).unwrap();
         let assignment = plan.assign(Seat(3), 4, 4).unwrap();
-        assert_eq!((assignment.stage, assignment.splits), (1, true));
+        assert_eq!((assignment.stage, assignment.parts), (1, 2));
         assert_eq!(assignment.pipeline, [2, 3].map(Seat));
         assert_eq!(assignment.group, [1, 3].map(Seat));
         let fault = plan.assign(Seat(0), 3, 4).unwrap_err().to_string();

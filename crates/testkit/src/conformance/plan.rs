@@ -85,6 +85,9 @@ fn seat_is_sound(plan: &dyn Plan, made: &[Assignment], seat: usize, mine: &Assig
         mine.stage,
         mine.pipeline
     );
+    let parts = plan.parts();
+    ensure!(mine.parts == parts, "it has {} parts, and the plan {parts}", mine.parts);
+    ensure!(parts > 0 && plan.stages().is_multiple_of(parts), "no whole stages of {parts} parts");
     ensure!(mine.group.contains(&this), "it is not in its group {:?}", mine.group);
     ensure!(mine.group.windows(2).all(|pair| pair[0] < pair[1]), "its group is not in order");
     for peer in mine.pipeline.iter().map(|peer| &made[peer.index()]) {

@@ -64,7 +64,7 @@ impl Plan for Broken {
 #[test]
 fn broken_plans_are_found_out() {
     type Case = (fn(&mut Assignment), &'static str);
-    let cases: [Case; 7] = [
+    let cases: [Case; 8] = [
         (|mine| mine.shards.truncate(1), "works on"),
         (|mine| mine.shards.push(Shard(0)), "works on"),
         (|mine| mine.stage = 1, "several parts of the model"),
@@ -72,6 +72,7 @@ fn broken_plans_are_found_out() {
         (|mine| mine.group = vec![Seat(0)], "not in its group"),
         (|mine| mine.group = vec![Seat(1)], "the groups have"),
         (|mine| mine.group.reverse(), "not in order"),
+        (|mine| mine.parts = 2, "it has 2 parts, and the plan 1"),
     ];
     for (breaks, law) in cases {
         let found = plan::check_one(&Broken(breaks), 4, 16).unwrap_err();

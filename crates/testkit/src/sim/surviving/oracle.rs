@@ -21,6 +21,8 @@ pub struct Outcome {
     pub models: Vec<Results>,
     /// What was reported as done, by step.
     pub reported: BTreeMap<u64, Contribution>,
+    /// Whether the model has come home.
+    pub(super) delivered: bool,
     /// Members by epoch.
     pub(super) rosters: BTreeMap<u32, u64>,
     /// How often each member was told that it is over; only those who came in time are here.

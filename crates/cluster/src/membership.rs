@@ -536,8 +536,13 @@ impl Membership {
     /// Two who are heard here and do not hear each other cannot work together: one of them goes.
     fn part_the_unheard(&mut self, now: u64, out: &mut Vec<Command>) {
         let Stage::Running(run) = &mut self.stage else { return };
-        let judged = run.silences.judge(now, self.options.silence_ms);
+        let grace_ms = self.options.silence_ms;
         let member = |seat: Seat| run.roster.placed[seat.index()].info.member;
+        let is_heard = |seat: Seat| {
+            let silence = self.detector.silence_ms(now, member(seat));
+            silence.is_some_and(|silence| silence < grace_ms)
+        };
+        let judged = run.silences.judge(now, grace_ms, is_heard);
         let judged = judged.into_iter().map(|(seat, witness)| (member(seat), member(witness)));
         for (gone, witness) in judged.collect::<Vec<_>>() {
             // Every loss may change all seats.

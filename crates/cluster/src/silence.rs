@@ -6,7 +6,7 @@
 //! their seats; of equals the one whom more do not hear (in a one-way cut only the far end notices); of equals the one
 //! with the highest seat, who came last. A link that is heard again before it is judged costs nobody anything.
 
-use starlings_core::Seat;
+use starlings_core::{Seat, planted};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Which member does not hear which other, and since when that is reported.
@@ -41,11 +41,19 @@ impl Silences {
     }
 
     /// Who must go, each with a witness, so that no link between those who stay has been silent for `grace_ms`.
-    /// To be asked several times within that time.
-    pub(crate) fn judge(&mut self, now: u64, grace_ms: u64) -> Vec<(Seat, Seat)> {
+    /// To be asked several times within that time. Only links between two of whom the coordinator has heard something in that time
+    /// are judged: whoever stands still is silent to all, and others do not pay for it.
+    pub(crate) fn judge(
+        &mut self,
+        now: u64,
+        grace_ms: u64,
+        is_heard: impl Fn(Seat) -> bool,
+    ) -> Vec<(Seat, Seat)> {
         self.awake(now, grace_ms / 2);
-        let mut all: BTreeSet<(Seat, Seat)> = self.reports.keys().copied().collect();
-        let mut lasting = self.reports.clone();
+        let mut judged = self.reports.clone();
+        judged.retain(|(by, of), _| planted!("frozen-judged") || (is_heard(*by) && is_heard(*of)));
+        let mut all: BTreeSet<(Seat, Seat)> = judged.keys().copied().collect();
+        let mut lasting = judged;
         lasting.retain(|_, since| now.saturating_sub(*since) >= grace_ms);
         let mut gone = Vec::new();
         while !lasting.is_empty() {
@@ -84,14 +92,14 @@ mod tests {
             silences.report(0, Seat(*by), &unheard);
         }
         let mut judged = Vec::new();
-        (0..=GRACE).step_by(100).for_each(|now| judged = silences.judge(now, GRACE));
+        (0..=GRACE).step_by(100).for_each(|now| judged = silences.judge(now, GRACE, |_| true));
         judged.into_iter().map(|(gone, by)| (gone.0, by.0)).collect()
     }
 
     /// Judges every 50 ms; gives the last judgement.
     fn judged_until(silences: &mut Silences, from: u64, to: u64) -> Vec<(Seat, Seat)> {
         let mut judged = Vec::new();
-        (from..=to).step_by(50).for_each(|now| judged = silences.judge(now, GRACE));
+        (from..=to).step_by(50).for_each(|now| judged = silences.judge(now, GRACE, |_| true));
         judged
     }
 
@@ -139,9 +147,29 @@ mod tests {
         let mut silences = Silences::default();
         assert_eq!(judged_until(&mut silences, 0, 1_000), []);
         silences.report(1_000, Seat(0), &[Seat(1)]);
-        assert_eq!(silences.judge(9_000, GRACE), [], "what came meanwhile has not been heard yet");
+        assert_eq!(
+            silences.judge(9_000, GRACE, |_| true),
+            [],
+            "what came meanwhile has not been heard yet"
+        );
         silences.report(9_000, Seat(0), &[]);
         assert_eq!(judged_until(&mut silences, 9_050, 12_000), []);
+    }
+
+    #[test]
+    fn whoever_stands_still_costs_nobody_else_a_seat() {
+        let mut silences = Silences::default();
+        let mut judge = |now: u64| silences.judge(now, GRACE, |seat| seat != Seat(0));
+        judge(0);
+        // Seat 2 hears neither the frozen seat 0 nor seat 1, which it really does not hear.
+        silences.report(0, Seat(2), &[Seat(0)]);
+        let judged = |silences: &mut Silences, from: u64| {
+            let judge = |now| silences.judge(now, GRACE, |seat| seat != Seat(0));
+            (from..from + 1_000).step_by(100).map(judge).last()
+        };
+        assert_eq!(judged(&mut silences, 100), Some(vec![]));
+        silences.report(1_100, Seat(2), &[Seat(0), Seat(1)]);
+        assert_eq!(judged(&mut silences, 1_100), Some(vec![(Seat(1), Seat(2))]));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use starlings_testkit::sim::sweep::{Seeds, sweep};
 use starlings_testkit::sim::{MACHINES, owning, serving, surviving};
 
 /// Seeds that once showed a bug of the protocol.
-const OLD_BUGS: [(&str, u64, &str); 6] = [
+const OLD_BUGS: [(&str, u64, &str); 7] = [
     (
         "surviving",
         338,
@@ -17,6 +17,11 @@ const OLD_BUGS: [(&str, u64, &str); 6] = [
         "surviving",
         32_170,
         "who was left when the work was done waited for as many as the work needs",
+    ),
+    (
+        "surviving",
+        75_919,
+        "who did not hear two that stood still was taken for the one with the bad link",
     ),
     ("surviving", 101_319, "the same, where a newcomer came at the very end"),
     ("surviving", 413_870, "a failure after the work undid it, and a newcomer began anew"),

@@ -53,6 +53,7 @@ const BUGS: &[Bug] = &[
         "surviving",
         "a model that was lost with the first seat is asked of nobody else",
     ),
+    bug("frozen-judged", "surviving", "whoever does not hear one who stands still loses its seat"),
     bug("told-twice", "surviving", "a member that was released is told of the end again"),
     bug("below-minimum", "surviving", "a flock that is too small goes on"),
     bug(

@@ -45,11 +45,6 @@ impl Delivery {
         self.awaited.is_some()
     }
 
-    /// Whether this member was asked.
-    pub(crate) fn has_asked(&self, member: MemberId) -> bool {
-        self.asked.contains(&member)
-    }
-
     /// What is to be done next. Nobody is asked twice, so that this ends.
     pub(crate) fn next(&mut self, now: u64, roster: &Roster, patience_ms: u64) -> Next {
         if self.arrived || planted!("model-only-with-first") {

@@ -402,13 +402,13 @@ impl Membership {
         }
     }
 
-    /// Whether a result of this member counts: it has a seat, or was asked.
+    /// Whether a result of this member counts: it works or has finished, and was not given up since.
     #[must_use]
     pub fn may_deliver(&self, member: MemberId) -> bool {
         let Stage::Running(run) = &self.stage else { return false };
         let seated = |it: &Standing| matches!(it, Standing::Running | Standing::Finished);
-        let mut placed = run.roster.placed.iter().filter(|it| seated(&it.standing));
-        run.delivery.has_asked(member) || placed.any(|placed| placed.info.member == member)
+        let mut placed = run.roster.placed.iter().chain(&run.roster.past);
+        placed.any(|placed| placed.info.member == member && seated(&placed.standing))
     }
 
     fn delivered(&mut self, now: u64, member: MemberId) {

@@ -6,7 +6,7 @@ use starlings_testkit::sim::sweep::{Seeds, sweep};
 use starlings_testkit::sim::{MACHINES, owning, serving, surviving};
 
 /// Seeds that once showed a bug of the protocol.
-const OLD_BUGS: [(&str, u64, &str); 7] = [
+const OLD_BUGS: [(&str, u64, &str); 8] = [
     (
         "surviving",
         338,
@@ -24,6 +24,11 @@ const OLD_BUGS: [(&str, u64, &str); 7] = [
         "who did not hear two that stood still was taken for the one with the bad link",
     ),
     ("surviving", 101_319, "the same, where a newcomer came at the very end"),
+    (
+        "surviving",
+        407_181,
+        "a result counted that came from one who was given up, and nobody read it",
+    ),
     ("surviving", 413_870, "a failure after the work undid it, and a newcomer began anew"),
     (
         "surviving",

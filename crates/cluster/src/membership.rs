@@ -55,6 +55,8 @@ struct Run {
     accusations: Vec<Accusation>,
     /// Links between members that carry nothing any more.
     silences: Silences,
+    /// Whether somebody has finished: all steps are made, whoever is lost from now on.
+    is_done: bool,
     /// Why and until when everyone was asked to end politely.
     stop: Option<(String, u64)>,
     /// Until when workers may come, where there are fewer than the job can do with.
@@ -76,15 +78,19 @@ struct Heirless {
 impl Run {
     fn new(wish: Wish, roster: Roster) -> Run {
         let (accusations, silences) = (Vec::new(), Silences::default());
-        Run { wish, roster, accusations, silences, stop: None, short: None, heirless: None }
+        let (is_done, stop, short, heirless) = (false, None, None, None);
+        Run { wish, roster, accusations, silences, is_done, stop, short, heirless }
     }
 
     /// Whether newcomers are of any use: not when the work is about to end or has been brought to its end by one.
     fn takes_newcomers(&self) -> bool {
-        let mut everyone = self.roster.placed.iter().chain(&self.roster.past);
-        let done = everyone.any(|placed| placed.standing == Standing::Finished);
-        let done = done && !planted!("newcomer-after-end");
+        let done = self.is_done && !planted!("newcomer-after-end");
         self.wish.least.is_some() && self.stop.is_none() && !done
+    }
+
+    /// Whether nobody works any more, and the work was brought to its end.
+    fn is_over(&self) -> bool {
+        self.roster.running() == 0 && (self.is_done || self.roster.all_ended())
     }
 }
 
@@ -296,12 +302,14 @@ impl Membership {
             out.push(Command::Tell { member, verdict: Verdict::Released });
             return self.lost(now, member, "it left", out);
         }
-        let alone = run.roster.running() == 1 || run.wish.least.is_none();
+        let has_heir = run.roster.placed.iter().any(|it| it.has_model_beside(member));
+        let alone = !has_heir || run.wish.least.is_none();
+        let to_come = !self.preparing.is_empty() || run.roster.running() > 1;
         let Some(placed) = run.roster.find(member) else { return };
         if placed.standing != Standing::Running {
             return;
         }
-        if alone && run.wish.least.is_some() && !self.preparing.is_empty() && run.stop.is_none() {
+        if alone && run.wish.least.is_some() && to_come && run.stop.is_none() {
             let by = now.saturating_add(self.options.join_ms);
             run.heirless.get_or_insert(Heirless { member, by, step: None });
             return;
@@ -369,7 +377,10 @@ impl Membership {
         if !planted!("silence-kept") {
             run.silences.clear();
         }
-        if (have as u32) < least && !planted!("below-minimum") {
+        // What is left to do when all steps are made needs nobody else.
+        let is_done = run.is_done && !planted!("minimum-at-end");
+        let is_short = (have as u32) < least && !is_done;
+        if is_short && !planted!("below-minimum") {
             run.short.get_or_insert(now.saturating_add(self.options.join_ms));
             out.push(Command::Waiting { have: have as u32, want: least });
         } else {
@@ -413,6 +424,7 @@ impl Membership {
         placed.standing = Standing::Finished;
         // It got all it needed: whatever it thought it had lost, it had not.
         let seat = placed.info.seat;
+        run.is_done = true;
         run.accusations.retain(|accusation| accusation.by != seat);
         run.silences.report(now, seat, &[]);
         // Whoever came after the epoch that did the work has nothing left to do.
@@ -436,7 +448,7 @@ impl Membership {
 
     fn complete_if_done(&mut self, out: &mut Vec<Command>) {
         let Stage::Running(run) = &self.stage else { return };
-        if !run.roster.all_finished() {
+        if !run.is_over() {
             return;
         }
         let stopped = run.stop.as_ref().map(|(reason, _)| reason.clone());
@@ -464,8 +476,11 @@ impl Membership {
         match &mut self.stage {
             Stage::Running(run) => {
                 let Some(placed) = run.roster.find(member) else { return };
-                if placed.standing == Standing::Departed {
-                    return;
+                match placed.standing {
+                    Standing::Departed => return,
+                    // What befalls it after its work does not undo that.
+                    Standing::Finished => return self.lost(now, member, &message, out),
+                    _ => {}
                 }
                 let seat = placed.info.seat;
                 self.condemn(now, seat, (&message, Some(blame)), out);
@@ -640,7 +655,7 @@ impl Membership {
         self.forget(member, out);
         let theirs_too = matches!(blame, Some(Blame::Caller | Blame::Interrupted));
         let Stage::Running(run) = &self.stage else { return };
-        if survives && run.roster.all_finished() {
+        if survives && run.is_over() {
             self.complete_if_done(out);
         } else if survives && !theirs_too && run.roster.running() > 0 {
             self.regroup(now, Vec::new(), out);

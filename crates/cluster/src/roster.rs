@@ -83,6 +83,15 @@ pub struct Placed {
     pub since: Epoch,
 }
 
+impl Placed {
+    /// Whether it works beside another and has the model, too: a newcomer is given it when its first step begins.
+    pub(crate) fn has_model_beside(&self, other: MemberId) -> bool {
+        let begun = self.progress.as_ref().is_some_and(|progress| progress.step > Step(0));
+        let is_other = self.info.member != other && self.standing == Standing::Running;
+        is_other && (begun || self.since == Epoch(0))
+    }
+}
+
 /// The members of one epoch, in the order of their seats.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Roster {
@@ -122,13 +131,11 @@ impl Roster {
         self.placed.iter().filter(|placed| placed.standing == Standing::Running).count()
     }
 
-    /// Whether nobody works any more and someone has brought the work to its end.
-    pub(crate) fn all_finished(&self) -> bool {
-        let done = |placed: &Placed| placed.standing == Standing::Finished;
+    /// Whether everyone in it has finished or left politely.
+    pub(crate) fn all_ended(&self) -> bool {
         let ended =
             |placed: &Placed| matches!(placed.standing, Standing::Finished | Standing::Departed);
-        self.running() == 0
-            && (self.placed.iter().all(ended) || self.placed.iter().chain(&self.past).any(done))
+        self.placed.iter().all(ended)
     }
 
     /// The roster of the next epoch: those who still work, in their order, then the newcomers.

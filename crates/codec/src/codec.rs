@@ -54,6 +54,24 @@ pub trait Codec: Send + Sync {
         how: Into,
     ) -> Result<(), Malformed>;
 
+    /// Puts `base[range]` and the decoded numbers, added, onto `values[range]`: the bits that adding them to `base` would give.
+    ///
+    /// # Errors
+    /// When the bytes are not an encoding of exactly that many numbers.
+    ///
+    /// # Panics
+    /// If `base` is of another kind than `values`, or the range is not in both.
+    fn decode_beside(
+        &self,
+        bytes: &[u8],
+        base: &Values,
+        values: &mut Values,
+        range: std::ops::Range<usize>,
+    ) -> Result<(), Malformed> {
+        values.copy_range(base, range.clone());
+        self.decode(bytes, values, range, Into::Add)
+    }
+
     /// What `encode` would append, where it already lies in memory: it can be sent without a copy.
     fn borrow<'a>(&self, _values: &'a Values, _from: usize, _to: usize) -> Option<&'a [u8]> {
         None

@@ -114,6 +114,19 @@ impl Values {
         Ok(())
     }
 
+    /// Copies `other[range]` onto `self[range]`.
+    ///
+    /// # Panics
+    /// If kinds differ or the range is not in both.
+    pub fn copy_range(&mut self, other: &Values, range: std::ops::Range<usize>) {
+        match (self, other) {
+            (Values::F32(a), Values::F32(b)) => a[range.clone()].copy_from_slice(&b[range]),
+            (Values::F64(a), Values::F64(b)) => a[range.clone()].copy_from_slice(&b[range]),
+            (Values::I64(a), Values::I64(b)) => a[range.clone()].copy_from_slice(&b[range]),
+            (a, b) => panic!("{:?} are no {:?}", b.kind(), a.kind()),
+        }
+    }
+
     /// A copy of `self[from..to]`.
     #[must_use]
     pub fn slice(&self, from: usize, to: usize) -> Values {

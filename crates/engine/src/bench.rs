@@ -4,7 +4,7 @@ use crate::choices::{Carriage, summing};
 use crate::exchange::reproducible::{Peaks, exponents, quantised, restored};
 use crate::flock::surviving::{confirm, is_kept};
 use crate::launch::flock::call;
-use crate::launch::processes::with_children;
+use crate::launch::processes::{Watch, with_children};
 use crate::launch::threads::nets;
 use crate::merge::{MergeOptions, Merger};
 use crate::neighbours::Neighbours;
@@ -15,7 +15,8 @@ use serde::{Deserialize, Serialize};
 use starlings_cluster::membership::Wish;
 use starlings_cluster::protocol::{FromClient, Message, ToClient};
 use starlings_core::{Block, Body, Deadline, Fault, Result, Update, Values, suggestion};
-use starlings_transport::Lane;
+use starlings_transport::{Lane, Ticket};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -107,17 +108,35 @@ impl AllReduce {
     pub fn measure(&self, launcher: &str, program: Option<&Path>) -> Result<Timing> {
         summing(&self.topology, "")?;
         self.check_transport(launcher)?;
-        let Measured { mut seconds, transport } = match launcher {
+        let measured = match launcher {
             "threads" => self.on_threads()?,
             "processes" => self.on_processes(program)?,
             other => {
                 return Err(Fault::caller(format!("cannot measure the launcher '{other}'"))
-                    .hint(suggestion(other, &["threads", "processes"])));
+                    .hint(suggestion(other, &["threads", "processes", "flock"])));
             }
         };
+        Ok(self.timing(measured, launcher))
+    }
+
+    /// Measures with workers that wait at a coordinator, on whatever hosts they are: over the network that training would use.
+    ///
+    /// # Errors
+    /// Nobody there, an unknown topology, too few workers, or a lost one.
+    pub fn measure_at(&self, coordinator: SocketAddr, ticket: &Ticket) -> Result<Timing> {
+        summing(&self.topology, "")?;
+        self.check_transport("flock")?;
+        // Each sum has its own deadline; whoever has not answered after all of them will not.
+        let by = Deadline::after(PATIENCE * (self.repeats + WARM_UP + 1));
+        let silent = || Fault::peer(None, "the flock has not answered in time");
+        let measured = self.order(coordinator, ticket, &mut || by.passed().then(silent))?;
+        Ok(self.timing(measured, "flock"))
+    }
+
+    fn timing(&self, Measured { mut seconds, transport }: Measured, launcher: &str) -> Timing {
         seconds.sort_by(f64::total_cmp);
         let median_seconds = seconds[seconds.len() / 2];
-        Ok(Timing {
+        Timing {
             workers: self.workers,
             bytes: self.bytes,
             launcher: launcher.to_string(),
@@ -131,7 +150,7 @@ impl AllReduce {
             median_seconds,
             min_seconds: seconds[0],
             gigabytes_per_second: self.bytes as f64 / median_seconds / 1e9,
-        })
+        }
     }
 
     /// Shared memory, or what links of this launcher are made of; TLS only around the latter.
@@ -286,30 +305,35 @@ impl AllReduce {
 
     fn on_processes(&self, program: Option<&Path>) -> Result<Measured> {
         with_children(program, (self.workers, self.tls), |address, ticket, watch| {
-            let control = call(address, ticket)?;
-            let job = serde_json::to_string(&Order::AllReduce(self.clone()))
-                .map_err(|error| Fault::machine(error.to_string()))?;
-            let submit = FromClient::Submit { job, wish: Wish::fixed(self.workers), survey: None };
-            control.send(&Message::FromClient(submit), Deadline::after_ms(10_000))?;
-            let mut measured = None;
-            loop {
-                match control.receive(Deadline::after_ms(100))? {
-                    Some(Message::ToClient(ToClient::Model(bytes))) => {
-                        measured = serde_json::from_slice(&bytes.0).ok();
-                    }
-                    Some(Message::ToClient(ToClient::Done)) => {
-                        let missing = || Fault::peer(None, "rank 0 sent no figures");
-                        return measured.ok_or_else(missing);
-                    }
-                    Some(Message::ToClient(ToClient::Failed { blame, message, .. })) => {
-                        return Err(Fault::new(blame, message));
-                    }
-                    Some(_) => {}
-                    // Only in silence: what workers said before they ended goes first.
-                    None => watch().map_or(Ok(()), Err)?,
-                }
-            }
+            self.order(address, ticket, watch)
         })
+    }
+
+    /// Has the workers of a flock measure, and waits for rank 0's figures. `watch` is asked in silence.
+    fn order(&self, address: SocketAddr, ticket: &Ticket, watch: Watch<'_>) -> Result<Measured> {
+        let control = call(address, ticket)?;
+        let job = serde_json::to_string(&Order::AllReduce(self.clone()))
+            .map_err(|error| Fault::machine(error.to_string()))?;
+        let submit = FromClient::Submit { job, wish: Wish::fixed(self.workers), survey: None };
+        control.send(&Message::FromClient(submit), Deadline::after_ms(10_000))?;
+        let mut measured = None;
+        loop {
+            match control.receive(Deadline::after_ms(100))? {
+                Some(Message::ToClient(ToClient::Model(bytes))) => {
+                    measured = serde_json::from_slice(&bytes.0).ok();
+                }
+                Some(Message::ToClient(ToClient::Done)) => {
+                    let missing = || Fault::peer(None, "rank 0 sent no figures");
+                    return measured.ok_or_else(missing);
+                }
+                Some(Message::ToClient(ToClient::Failed { blame, message, .. })) => {
+                    return Err(Fault::new(blame, message));
+                }
+                Some(_) => {}
+                // Only in silence: what workers said before they ended goes first.
+                None => watch().map_or(Ok(()), Err)?,
+            }
+        }
     }
 }
 

@@ -8,7 +8,6 @@ use starlings_codec::{CODECS, Cheapest, Codec, Compressor, Rounds, Scheme};
 use starlings_consistency::{Blending, CONSISTENCIES, Consistency, Gate};
 use starlings_core::{Ability, Card, Entry, Fault, ParamKind, Params, Result, suggestion};
 use starlings_learn::{Appetite, BuildLearner, LEARNERS, Learner, Rebuilds};
-use starlings_nn::NETWORKS;
 use starlings_plan::{PLANS, Plan};
 use starlings_topology::{Form, Graph, Partial, Shuffle, TOPOLOGIES, Topology, Walk};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -256,6 +255,11 @@ pub fn learners() -> impl Iterator<Item = &'static Entry<BuildLearner>> {
     let brought = BROUGHT.read().unwrap_or_else(PoisonError::into_inner).clone();
     LEARNERS.iter().chain(NETWORKS).chain(brought)
 }
+
+#[cfg(feature = "networks")]
+use starlings_nn::NETWORKS;
+#[cfg(not(feature = "networks"))]
+const NETWORKS: &[Entry<BuildLearner>] = &[];
 
 /// Learners that are in no catalogue of ours. They are the program's, as the catalogues are: a job names them.
 static BROUGHT: RwLock<Vec<&'static Entry<BuildLearner>>> = RwLock::new(Vec::new());

@@ -6,13 +6,25 @@ use starlings_testkit::sim::sweep::{Seeds, sweep};
 use starlings_testkit::sim::{MACHINES, owning, serving, surviving};
 
 /// Seeds that once showed a bug of the protocol.
-const OLD_BUGS: [(&str, u64, &str); 2] = [
+const OLD_BUGS: [(&str, u64, &str); 6] = [
     (
         "surviving",
         338,
         "a cut link between two cost a third its seat: it had only seen them close theirs",
     ),
     ("surviving", 1_235, "a newcomer that waited for a seat could not leave"),
+    (
+        "surviving",
+        32_170,
+        "who was left when the work was done waited for as many as the work needs",
+    ),
+    ("surviving", 101_319, "the same, where a newcomer came at the very end"),
+    ("surviving", 413_870, "a failure after the work undid it, and a newcomer began anew"),
+    (
+        "surviving",
+        445_179,
+        "the last who had the model left it with a newcomer that did not have it yet",
+    ),
 ];
 
 /// The first seeds of a simulation.

@@ -19,12 +19,19 @@ const PAGE_BYTES: usize = 4 << 10;
 /// Reads of one attempt that does not wait: a peer that trickles cannot hold its caller for longer.
 const READS_MAX: usize = 64;
 
-/// Vectors kept for payloads to come.
-const SPARE_MAX: usize = 4;
+/// Bytes of vectors kept for payloads to come: a peer that is ahead sends many before the first can be given back, and fresh
+/// pages cost more than what is done with them.
+const SPARE_BYTES_MAX: usize = 16 << 20;
 
-/// Payloads that receivers have given back.
+/// Payloads that receivers have given back, the warmest last.
 #[derive(Clone, Default)]
-pub(crate) struct Spare(Arc<Mutex<Vec<Vec<u8>>>>);
+pub(crate) struct Spare(Arc<Mutex<Kept>>);
+
+#[derive(Default)]
+struct Kept {
+    vectors: Vec<Vec<u8>>,
+    bytes: usize,
+}
 
 /// The receiving end of a stream.
 pub(crate) struct Inbox {
@@ -48,13 +55,18 @@ impl Spare {
     /// Keeps a vector if it is worth keeping and there is room.
     pub(crate) fn put(&self, payload: Vec<u8>) {
         let mut kept = enter(&self.0);
-        if payload.len() >= AHEAD_BYTES && kept.len() < SPARE_MAX {
-            kept.push(payload);
+        let bytes = payload.capacity();
+        if payload.len() >= AHEAD_BYTES && kept.bytes + bytes <= SPARE_BYTES_MAX {
+            kept.bytes += bytes;
+            kept.vectors.push(payload);
         }
     }
 
     fn take(&self) -> Vec<u8> {
-        enter(&self.0).pop().unwrap_or_default()
+        let mut kept = enter(&self.0);
+        let taken = kept.vectors.pop().unwrap_or_default();
+        kept.bytes -= taken.capacity();
+        taken
     }
 }
 
@@ -264,6 +276,19 @@ mod tests {
             let mut rng = Rng::named(seed, "cuts", &[]);
             assert!(receive_all(&bytes, frames.len(), piece_max, &mut rng) == frames);
         }
+    }
+
+    #[test]
+    fn memory_that_was_given_back_is_kept_up_to_a_bound_and_the_warmest_serves_first() {
+        let spare = Spare::default();
+        for number in 0..40 {
+            spare.put(vec![number; 512 << 10]);
+        }
+        let taken: Vec<u8> = std::iter::from_fn(|| spare.take().first().copied()).collect();
+        let kept = SPARE_BYTES_MAX / (512 << 10);
+        assert_eq!(taken, (0..kept as u8).rev().collect::<Vec<u8>>());
+        spare.put(vec![7; 512 << 10]);
+        assert_eq!(spare.take().len(), 512 << 10);
     }
 
     #[test]

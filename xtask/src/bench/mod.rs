@@ -3,6 +3,7 @@
 //! by name, of what communication costs: `slow-links`, `overlap`, `slow-trees`, `straggler` and `consistency-codec`; and of rows that
 //! do not fit into memory: `streaming`.
 
+mod checkpoints;
 mod consistency_codec;
 mod learners;
 pub(crate) mod machine;
@@ -16,6 +17,7 @@ mod row;
 mod scaling;
 mod sheet;
 mod slow_links;
+mod slow_sums;
 mod slow_trees;
 mod straggler;
 mod streaming;
@@ -48,6 +50,8 @@ struct Study {
 
 const STUDIES: &[Study] = &[
     slow_links::STUDY,
+    slow_sums::STUDY,
+    checkpoints::STUDY,
     overlap::STUDY,
     slow_trees::STUDY,
     straggler::STUDY,

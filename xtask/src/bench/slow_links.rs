@@ -254,12 +254,33 @@ pub(super) struct Submission<'a> {
     pub(super) trace: Option<&'a Path>,
 }
 
-/// A coordinator and a worker on the left, a worker on the right, and whoever submits on the left.
+/// Trains a job on a [`flock`].
 pub(super) fn submitted(
     suite: &Suite<'_>,
     namespaces: &Namespaces,
     submission: &Submission<'_>,
 ) -> Result<Trial, String> {
+    let said = flock(suite, namespaces, |submit, place, ticket| {
+        submit.arg("train").arg(suite.root.join("bench/jobs").join(submission.file));
+        submit.args(["--workers", "2", "--launcher", "flock", "--json", "--out"]);
+        // Namespaces share a host, whose memory would carry what is to go over the link.
+        submit.arg(scratch("model")).args(["--set", "cluster.transport=tcp"]);
+        submit.args(["--set", &format!("cluster.coordinator={place}")]);
+        submit.args(["--set", &format!("cluster.ticket={}", ticket.display())]);
+        submit.args(submission.sets.iter().flat_map(|set| ["--set", set]));
+        submit.args(submission.trace.iter().flat_map(|path| [Path::new("--trace"), path]));
+    });
+    let _ = std::fs::remove_file(scratch("model"));
+    Trial::from_events(submission.name, &said?)
+}
+
+/// A coordinator and a worker on the left, a worker on the right, and whoever submits on the left, whose command `order`
+/// completes with the coordinator's place and ticket. What that one said.
+pub(super) fn flock(
+    suite: &Suite<'_>,
+    namespaces: &Namespaces,
+    order: impl FnOnce(&mut Command, &str, &Path),
+) -> Result<String, String> {
     let ticket = scratch("ticket");
     let _ = std::fs::remove_file(&ticket);
     let place = format!("{}:{PORT}", Namespaces::address(Side::Left));
@@ -275,18 +296,10 @@ pub(super) fn submitted(
     let _left = Process::start(&mut program(Side::Left, &join))?;
     let _right = Process::start(&mut program(Side::Right, &join))?;
     let mut submit = namespaces.command(Side::Left, &suite.binary);
-    submit.arg("train").arg(suite.root.join("bench/jobs").join(submission.file));
-    submit.args(["--workers", "2", "--launcher", "flock", "--json", "--out"]).arg(scratch("model"));
-    // Namespaces share a host, whose memory would carry what is to go over the link.
-    submit.args(["--set", "cluster.transport=tcp"]);
-    submit.args(["--set", &format!("cluster.coordinator={place}")]);
-    submit.args(["--set", &format!("cluster.ticket={}", ticket.display())]);
-    submit.args(submission.sets.iter().flat_map(|set| ["--set", set]));
-    submit.args(submission.trace.iter().flat_map(|path| [Path::new("--trace"), path]));
+    order(&mut submit, &place, &ticket);
     let said = Process::start(&mut submit)?.finish(LIMIT);
     let _ = std::fs::remove_file(&ticket);
-    let _ = std::fs::remove_file(scratch("model"));
-    Trial::from_events(submission.name, &said?)
+    said
 }
 
 fn scratch(what: &str) -> PathBuf {

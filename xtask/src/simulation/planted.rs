@@ -51,6 +51,11 @@ const BUGS: &[Bug] = &[
     bug("told-twice", "surviving", "a member that was released is told of the end again"),
     bug("below-minimum", "surviving", "a flock that is too small goes on"),
     bug(
+        "minimum-at-end",
+        "surviving",
+        "those who are left when the work is done wait for more, in vain",
+    ),
+    bug(
         "short-for-ever",
         "surviving",
         "a flock that is large enough again is given up all the same",

@@ -5,13 +5,14 @@ use crate::output::{say, say_json};
 use clap::{Args, Subcommand};
 use serde_json::json;
 use starlings::observe::figures;
-use starlings::{AllReduce, Fault, Predictor, Result, Timing, Width};
+use starlings::{AllReduce, Fault, Predictor, Result, Ticket, Timing, Width, resolve};
 
 /// Measure this machine
 #[derive(Args)]
 #[command(after_long_help = "\
 Example:
   starlings bench all-reduce --workers 4 --bytes 64MB --launcher processes --json
+  starlings bench all-reduce --workers 2 --bytes 64MB --launcher flock --at 10.0.0.5:7077 --ticket flock.ticket
   starlings bench predict model.safetensors --data rows.parquet")]
 pub(crate) struct Arguments {
     #[command(subcommand)]
@@ -48,9 +49,15 @@ struct Sums {
     /// How much to sum, as in 4096, 4KB, 64MB (1 KB = 1024 bytes)
     #[arg(long, default_value = "4MB", value_parser = size)]
     bytes: u64,
-    /// Where workers run: threads or processes
+    /// Where workers run: threads, processes, or flock (those that wait at a coordinator)
     #[arg(long, default_value = "threads")]
     launcher: String,
+    /// With --launcher flock: where the coordinator is
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7077")]
+    at: String,
+    /// With --launcher flock: the ticket that the coordinator wrote
+    #[arg(long, value_name = "FILE", default_value = "starlings.ticket")]
+    ticket: std::path::PathBuf,
     /// Who talks to whom
     #[arg(long, default_value = "ring")]
     topology: String,
@@ -102,7 +109,10 @@ pub(super) fn run(arguments: Arguments) -> Result<()> {
             _ => Width::Single,
         },
     };
-    let timing = spec.measure(&sums.launcher, Some(&std::env::current_exe()?))?;
+    let timing = match sums.launcher.as_str() {
+        "flock" => spec.measure_at(resolve(&sums.at)?, &Ticket::load(&sums.ticket)?)?,
+        launcher => spec.measure(launcher, Some(&std::env::current_exe()?))?,
+    };
     match sums.json {
         true => say_json(&json!(timing)),
         false => say(&text(&timing)),

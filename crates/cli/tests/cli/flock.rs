@@ -71,6 +71,25 @@ fn workers_join_over_tls_and_agree_with_threads() {
 }
 
 #[test]
+fn sums_are_measured_between_workers_that_wait_at_a_coordinator() {
+    let folder = tempdir().unwrap();
+    let (coordinator, address) = coordinator(folder.path(), &["--tls"]);
+    let join = ["worker", "--join", &address, "--quiet"];
+    let workers = [(); 2].map(|()| Running::start(folder.path(), &join));
+    let mut bench = vec!["bench", "all-reduce", "--launcher", "flock", "--at", &address];
+    bench.extend(["--workers", "2", "--bytes", "1MB", "--repeats", "3", "--transport", "tcp"]);
+    let ended = starlings(folder.path(), &[&bench[..], &["--survive", "--json"]].concat());
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    let timing: Value = serde_json::from_str(&ended.out).unwrap();
+    assert_eq!((&timing["launcher"], &timing["transport"]), (&"flock".into(), &"tcp".into()));
+    assert!(timing["median_seconds"].as_f64().unwrap() > 0.0, "{timing}");
+    for process in workers.into_iter().chain([coordinator]) {
+        assert_eq!(process.end().code, Some(0));
+    }
+    starlings(folder.path(), &bench).failed(3, &[&address]);
+}
+
+#[test]
 fn a_wrong_ticket_is_refused_and_disturbs_nobody() {
     let (folder, stranger) = (tempdir().unwrap(), tempdir().unwrap());
     let (_mine, address) = coordinator(folder.path(), &[]);

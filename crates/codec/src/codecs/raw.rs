@@ -47,6 +47,49 @@ impl Codec for Raw {
     ) -> Result<(), Malformed> {
         decode(bytes, values, range, how)
     }
+
+    /// In one pass, where a copy and a sum would be two.
+    fn decode_beside(
+        &self,
+        bytes: &[u8],
+        base: &Values,
+        values: &mut Values,
+        range: Range<usize>,
+    ) -> Result<(), Malformed> {
+        if bytes.len() != range.len().saturating_mul(values.kind().bytes()) {
+            return Err(Malformed(LENGTH));
+        }
+        match (values, base) {
+            (Values::F32(into), Values::F32(base)) => {
+                let theirs =
+                    bytes.as_chunks::<4>().0.iter().map(|group| f32::from_le_bytes(*group));
+                put_sums(&mut into[range.clone()], &base[range], theirs, |a, b| a + b);
+            }
+            (Values::F64(into), Values::F64(base)) => {
+                let theirs =
+                    bytes.as_chunks::<8>().0.iter().map(|group| f64::from_le_bytes(*group));
+                put_sums(&mut into[range.clone()], &base[range], theirs, |a, b| a + b);
+            }
+            (Values::I64(into), Values::I64(base)) => {
+                let theirs =
+                    bytes.as_chunks::<8>().0.iter().map(|group| i64::from_le_bytes(*group));
+                put_sums(&mut into[range.clone()], &base[range], theirs, i64::wrapping_add);
+            }
+            _ => unreachable!("base is of the kind of what is summed"),
+        }
+        Ok(())
+    }
+}
+
+const LENGTH: &str = "the bytes are not as many as the numbers need";
+
+fn put_sums<T: Copy>(
+    into: &mut [T],
+    base: &[T],
+    theirs: impl Iterator<Item = T>,
+    add: impl Fn(T, T) -> T,
+) {
+    into.iter_mut().zip(base).zip(theirs).for_each(|((a, b), c)| *a = add(*b, c));
 }
 
 /// The bytes of `values[from..to]` in memory.
@@ -66,7 +109,7 @@ pub(super) fn decode(
     how: Into,
 ) -> Result<(), Malformed> {
     if bytes.len() != range.len().saturating_mul(values.kind().bytes()) {
-        return Err(Malformed("the bytes are not as many as the numbers need"));
+        return Err(Malformed(LENGTH));
     }
     match (values, how) {
         (Values::F32(inner), Into::Add) => add_f32(&mut inner[range], bytes),

@@ -9,7 +9,6 @@ use starlings_codec::{Codec, Into as Put, Law, Malformed};
 use starlings_core::{Body, Seat, Update, Values, planted};
 use starlings_topology::{Act, Move};
 use std::collections::BTreeMap;
-use std::ops::Range;
 use std::sync::Arc;
 
 /// Why no factors come here.
@@ -85,7 +84,7 @@ pub struct Scheduled {
 }
 
 /// Absorbed payloads that are kept for whoever wants their memory back.
-const SPENT_MAX: usize = 4;
+const SPENT_MAX: usize = 32;
 
 impl Scheduled {
     /// A machine that will sum `update` over the group. `moves(chunks)` gives this seat's moves for that
@@ -273,13 +272,18 @@ impl Scheduled {
     }
 
     fn absorb(&mut self, chunk: usize, payload: &[u8], total: bool) -> Result<(), Malformed> {
-        if total {
-            self.begun[chunk] = true;
-        }
-        self.begin(chunk);
+        // What is added to a contribution that stays as it is goes beside it at once; a total replaces it anyway.
+        let is_first = !std::mem::replace(&mut self.begun[chunk], true) && !total;
+        let base = self.contribution.as_ref().filter(|_| is_first);
         let mut rest = payload;
         for part in &self.chunks[chunk] {
-            rest = decode_part(&*self.codec, &mut self.update, part, rest, total)?;
+            let body = base.map(|base| &base.blocks[part.block].body);
+            let how = match body {
+                Some(Body::Dense(base)) => How::Beside(base),
+                _ if total && !planted!("total-added") => How::Put,
+                _ => How::Add,
+            };
+            rest = decode_part(&*self.codec, &mut self.update, part, rest, how)?;
         }
         if rest.is_empty() { Ok(()) } else { Err(Malformed("a chunk is too long")) }
     }
@@ -293,7 +297,7 @@ impl Scheduled {
         for part in &self.chunks[chunk] {
             let from = &contribution.blocks[part.block].body;
             match (&mut self.update.blocks[part.block].body, from) {
-                (Body::Dense(to), Body::Dense(from)) => copy(to, from, part.from..part.to),
+                (Body::Dense(to), Body::Dense(from)) => to.copy_range(from, part.from..part.to),
                 (Body::Rows(_), Body::Rows(_)) => {}
                 _ => unreachable!("room has the shape of its contribution"),
             }
@@ -318,13 +322,15 @@ impl Scheduled {
     }
 }
 
-fn copy(to: &mut Values, from: &Values, range: Range<usize>) {
-    match (to, from) {
-        (Values::F32(to), Values::F32(from)) => to[range.clone()].copy_from_slice(&from[range]),
-        (Values::F64(to), Values::F64(from)) => to[range.clone()].copy_from_slice(&from[range]),
-        (Values::I64(to), Values::I64(from)) => to[range.clone()].copy_from_slice(&from[range]),
-        _ => unreachable!("room has the kinds of its contribution"),
-    }
+/// What becomes of numbers that have arrived.
+#[derive(Clone, Copy)]
+enum How<'a> {
+    /// They are added to what is there.
+    Add,
+    /// They replace what is there.
+    Put,
+    /// They are added to these, which stay as they are, and the sums replace what is there.
+    Beside(&'a Values),
 }
 
 fn encode_part(codec: &dyn Codec, update: &Update, part: &Part, out: &mut Vec<u8>) {
@@ -347,15 +353,19 @@ fn decode_part<'a>(
     update: &mut Update,
     part: &Part,
     bytes: &'a [u8],
-    total: bool,
+    how: How<'_>,
 ) -> Result<&'a [u8], Malformed> {
     match &mut update.blocks[part.block].body {
         Body::Dense(values) => {
-            let len = codec.encoded_len(values.kind(), part.to - part.from);
+            let range = part.from..part.to;
+            let len = codec.encoded_len(values.kind(), range.len());
             let (mine, rest) =
                 bytes.split_at_checked(len).ok_or(Malformed("a chunk is too short"))?;
-            let how = if total && !planted!("total-added") { Put::Put } else { Put::Add };
-            codec.decode(mine, values, part.from..part.to, how)?;
+            match how {
+                How::Add => codec.decode(mine, values, range, Put::Add)?,
+                How::Put => codec.decode(mine, values, range, Put::Put)?,
+                How::Beside(base) => codec.decode_beside(mine, base, values, range)?,
+            }
             Ok(rest)
         }
         Body::Rows(rows) => {
@@ -369,7 +379,10 @@ fn decode_part<'a>(
             if theirs.index.iter().any(|row| !(from..to).contains(row)) {
                 return Err(Malformed("a row outside its chunk"));
             }
-            let folded = if total { replace(rows, &theirs, from, to) } else { rows.fold(&theirs) };
+            let folded = match how {
+                How::Put => replace(rows, &theirs, from, to),
+                How::Add | How::Beside(_) => rows.fold(&theirs),
+            };
             folded.map_err(|_| Malformed("rows of another table"))?;
             Ok(rest)
         }

@@ -178,13 +178,20 @@ fn number(law: Law, sent: &Number, got: &Number) -> Verdict {
     Ok(())
 }
 
-/// Adding gives what putting and then adding gives, and nothing outside the range.
+/// Adding gives what putting and then adding gives, in place and beside, and nothing outside the range.
 fn adds(codec: &dyn Codec, bytes: &[u8], put: &Values, (from, to): (usize, usize)) -> Verdict {
-    let mut sum = ordinary(put.kind(), put.len());
+    let base = ordinary(put.kind(), put.len());
+    let mut beside = Values::zeros(put.kind(), put.len());
+    let refusal = |why: starlings_codec::Malformed| why.0.to_string();
+    codec.decode_beside(bytes, &base, &mut beside, from..to).map_err(refusal)?;
+    let mut sum = base;
     let mut expected = sum.clone();
     expected.add_at(from, &put.slice(from, to)).map_err(|error| error.to_string())?;
     decode(codec, bytes, &mut sum, (from, to), Take::Add)?;
     ensure!(same_bits(&sum, &expected), "adding is not putting and then adding");
+    let mut alone = Values::zeros(put.kind(), put.len());
+    alone.copy_range(&sum, from..to);
+    ensure!(same_bits(&beside, &alone), "adding beside is not adding");
     Ok(())
 }
 
@@ -206,6 +213,9 @@ fn refusals(codec: &dyn Codec, bytes: &[u8], kind: Kind, len: usize) -> Verdict 
             let taken = codec.decode(wrong, &mut values, 0..len, how).is_ok();
             ensure!(!taken, "{} bytes were taken for {}", wrong.len(), bytes.len());
         }
+        let mut room = untouched.clone();
+        let taken = codec.decode_beside(wrong, &untouched, &mut room, 0..len).is_ok();
+        ensure!(!taken, "{} bytes were taken for {} beside", wrong.len(), bytes.len());
     }
     ensure!(values == untouched, "refused bytes changed numbers");
     let mut rng = Rng::named(3, "codec", &[len as u64]);

@@ -301,6 +301,7 @@ impl Simulated<'_> {
                 if matches!(event, Event::Finished { .. }) {
                     let it = &mut self.members[from.index()];
                     it.counts = !it.forgotten;
+                    self.outcome.is_done |= it.counts;
                 }
                 self.feed(event);
                 if leaves {

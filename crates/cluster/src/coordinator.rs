@@ -331,7 +331,7 @@ impl Desk {
             && !self.connections.contains_key(&member);
         let Some(control) = self.connections.remove(&id).filter(|_| known) else {
             let message = "the flock has gone on without this worker".to_string();
-            self.tell_worker(id, ToWorker::Abort { message, fault: None });
+            self.tell_worker(id, ToWorker::LeftBehind { message });
             return self.forget(id);
         };
         self.alias.insert(id, member);
@@ -482,7 +482,8 @@ impl Desk {
         let member = MemberId(id);
         match said {
             // What happened without the others is not what happened.
-            FromWorker::Event(_) | FromWorker::Model(_) if !self.is_seated(member) => {}
+            FromWorker::Event(_) if !self.is_seated(member) => {}
+            FromWorker::Model(_) if !self.membership.may_deliver(member) => {}
             FromWorker::Ready { host, pid, address } => {
                 if self.seat_again(id, pid, &address) {
                     return;
@@ -510,10 +511,11 @@ impl Desk {
                 failpoint!("model-received");
                 self.tell_submitter(ToClient::Model(bytes), MODEL_MS);
                 failpoint!("model-relayed");
+                self.feed(Happening::Delivered { member });
             }
-            FromWorker::Finished { epoch } => {
+            FromWorker::Finished { epoch, holds } => {
                 self.awaited.remove(&id);
-                self.feed(Happening::Finished { member, epoch });
+                self.feed(Happening::Finished { member, epoch, holds });
             }
             FromWorker::Return { member, epoch } => self.take_back(id, member, epoch),
             FromWorker::Prepared => self.feed(Happening::Prepared { member }),
@@ -626,9 +628,15 @@ impl Desk {
             Command::Tell { member, verdict } => {
                 let message = match verdict {
                     Verdict::Stop => ToWorker::Stop,
+                    Verdict::Deliver => ToWorker::Deliver,
                     Verdict::Done => ToWorker::Done,
                     Verdict::Released => ToWorker::Released,
-                    Verdict::GivenUp { reason } => ToWorker::Abort { message: reason, fault: None },
+                    Verdict::GivenUp { reason: message, returns: true } => {
+                        ToWorker::LeftBehind { message }
+                    }
+                    Verdict::GivenUp { reason: message, returns: false } => {
+                        ToWorker::Abort { message, fault: None }
+                    }
                     Verdict::Abort { reason } => {
                         self.awaited.insert(member.0);
                         ToWorker::Abort { message: reason, fault: self.faults.first().cloned() }

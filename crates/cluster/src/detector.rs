@@ -41,6 +41,14 @@ pub struct Detector<K> {
 struct Watched {
     heard: u64,
     gaps: VecDeque<u64>,
+    /// How much longer its silence may last than that of others.
+    allowance_ms: u64,
+}
+
+impl Watched {
+    fn timeout(&self, options: &Options) -> u64 {
+        timeout(options, &self.gaps).saturating_add(self.allowance_ms)
+    }
 }
 
 impl<K: Ord + Copy> Detector<K> {
@@ -52,8 +60,14 @@ impl<K: Ord + Copy> Detector<K> {
 
     /// Begins to watch; to be heard now is its first sign of life.
     pub fn watch(&mut self, now: u64, key: K) {
+        self.watch_patiently(now, key, 0);
+    }
+
+    /// As [`watch`](Detector::watch), of one that is allowed so much more silence than others.
+    pub fn watch_patiently(&mut self, now: u64, key: K, allowance_ms: u64) {
         self.awake(now);
-        self.watched.entry(key).or_insert(Watched { heard: now, gaps: VecDeque::new() });
+        let gaps = VecDeque::new();
+        self.watched.entry(key).or_insert(Watched { heard: now, gaps, allowance_ms });
     }
 
     /// Stops watching; whether it was watched.
@@ -89,7 +103,7 @@ impl<K: Ord + Copy> Detector<K> {
     pub fn silent(&mut self, now: u64) -> Vec<K> {
         self.awake(now);
         let late = self.watched.iter().filter(|(_, watched)| {
-            now.saturating_sub(watched.heard) > timeout(&self.options, &watched.gaps)
+            now.saturating_sub(watched.heard) > watched.timeout(&self.options)
         });
         late.map(|(key, _)| *key).collect()
     }
@@ -97,7 +111,7 @@ impl<K: Ord + Copy> Detector<K> {
     /// How long this member may be silent, in milliseconds.
     #[must_use]
     pub fn timeout_ms(&self, key: K) -> Option<u64> {
-        self.watched.get(&key).map(|watched| timeout(&self.options, &watched.gaps))
+        self.watched.get(&key).map(|watched| watched.timeout(&self.options))
     }
 
     /// How long it has been since this member was heard, in milliseconds.

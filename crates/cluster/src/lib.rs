@@ -8,6 +8,7 @@ pub mod checkpoint;
 pub mod control;
 pub mod coordinator;
 pub mod deal;
+mod delivery;
 pub mod detector;
 pub mod disk;
 pub mod journal;

@@ -10,17 +10,19 @@
 //! get a new roster and a new deal of the shards, and frames of the old epoch count for nothing. Epochs only
 //! grow, and a member that was left out of one never returns under its old name.
 
+mod leaving;
+
 pub use crate::words::{Command, Event, Options, Verdict, Wish};
 
 use crate::deal::Deal;
+use crate::delivery::{Delivery, Next};
 use crate::detector::Detector;
 use crate::roster::{Accusation, MemberId, MemberInfo, Placed, Progress, Roster, Standing};
 use crate::roster::{culprit, last_known};
 use crate::silence::Silences;
+use leaving::Heirless;
 use starlings_core::{Blame, Epoch, FaultReport, Seat, Step, planted};
-
-/// Why a job ends whose last worker must go.
-const LAST_LEAVES: &str = "the last worker was asked to leave";
+use std::net::SocketAddr;
 
 /// The machine.
 #[derive(Clone, Debug)]
@@ -43,7 +45,7 @@ enum Stage {
     /// Members are still missing.
     Gathering { wish: Wish, by: u64 },
     /// The job runs.
-    Running(Run),
+    Running(Box<Run>),
     /// Complete or aborted; the roster remains for those who ask.
     Ended(Option<Roster>),
 }
@@ -57,6 +59,8 @@ struct Run {
     silences: Silences,
     /// Whether somebody has finished: all steps are made, whoever is lost from now on.
     is_done: bool,
+    /// Where the result is.
+    delivery: Delivery,
     /// Why and until when everyone was asked to end politely.
     stop: Option<(String, u64)>,
     /// Until when workers may come, where there are fewer than the job can do with.
@@ -65,21 +69,26 @@ struct Run {
     heirless: Option<Heirless>,
 }
 
-/// A last worker that must go, and does as soon as somebody else has the model.
-#[derive(Clone, Copy, Debug)]
-struct Heirless {
-    member: MemberId,
-    /// Until when somebody may come.
-    by: u64,
-    /// Its step when somebody came: whoever is at this step has the model.
-    step: Option<Step>,
+/// What a member is given up for.
+struct Charge<'a> {
+    how: &'a str,
+    /// Its own word, if it gave one.
+    blame: Option<Blame>,
+    /// Whether it may come again, as new, should it be there after all.
+    returns: bool,
+}
+
+impl Charge<'_> {
+    fn lost(how: &str) -> Charge<'_> {
+        Charge { how, blame: None, returns: true }
+    }
 }
 
 impl Run {
     fn new(wish: Wish, roster: Roster) -> Run {
-        let (accusations, silences) = (Vec::new(), Silences::default());
+        let (accusations, silences, delivery) = Default::default();
         let (is_done, stop, short, heirless) = (false, None, None, None);
-        Run { wish, roster, accusations, silences, is_done, stop, short, heirless }
+        Run { wish, roster, accusations, silences, is_done, delivery, stop, short, heirless }
     }
 
     /// Whether newcomers are of any use: not when the work is about to end or has been brought to its end by one.
@@ -90,7 +99,8 @@ impl Run {
 
     /// Whether nobody works any more, and the work was brought to its end.
     fn is_over(&self) -> bool {
-        self.roster.running() == 0 && (self.is_done || self.roster.all_ended())
+        let is_done = self.is_done || self.roster.all_ended();
+        self.delivery.is_begun() || (self.roster.running() == 0 && is_done)
     }
 }
 
@@ -124,7 +134,7 @@ impl Membership {
         let roster = Roster { epoch, placed, deal, past: Vec::new() };
         let mut membership = Membership::new(options);
         membership.absent = (absent, now.saturating_add(options.return_ms));
-        membership.stage = Stage::Running(Run::new(wish, roster));
+        membership.stage = Stage::Running(Box::new(Run::new(wish, roster)));
         membership
     }
 
@@ -146,7 +156,10 @@ impl Membership {
             Event::Prepared { member } => self.prepared(now, member, out),
             Event::Leave { member } => self.leave(now, member, out),
             Event::Left { member } => self.lost(now, member, "its connection closed", out),
-            Event::Finished { member, epoch } => self.finished(now, member, epoch, out),
+            Event::Finished { member, epoch, holds } => {
+                self.finished(now, member, (epoch, holds), out);
+            }
+            Event::Delivered { member } => self.delivered(now, member),
             Event::Failed { member, epoch, blame, message } => {
                 let blame = match blame {
                     Blame::Peer(Some(_)) if !self.is_current(epoch) => Blame::Peer(None),
@@ -219,7 +232,7 @@ impl Membership {
         if seated || self.lobby.iter().any(|waiting| waiting.member == info.member) {
             return;
         }
-        self.detector.watch(now, info.member);
+        self.watch(now, info.member, &info.address);
         self.lobby.push(info);
         self.gather(out);
         self.prepare(out);
@@ -243,7 +256,7 @@ impl Membership {
         let (deal, past) = (wish.deal.clone(), Vec::new());
         let roster = Roster { epoch: Epoch(0), placed, deal, past };
         out.push(Command::Start { epoch: roster.epoch, roster: roster.infos() });
-        self.stage = Stage::Running(Run::new(wish, roster));
+        self.stage = Stage::Running(Box::new(Run::new(wish, roster)));
         self.prepare(out);
     }
 
@@ -283,85 +296,6 @@ impl Membership {
         self.regroup(now, vec![info], out);
     }
 
-    /// Whether this member must go and stays only until a newcomer has the model.
-    #[must_use]
-    pub fn awaits_heir(&self, member: MemberId) -> bool {
-        let Stage::Running(run) = &self.stage else { return false };
-        run.heirless.is_some_and(|heirless| heirless.member == member)
-    }
-
-    /// A member must go: the others go on without it. The last one stays until a newcomer that is on its way has the
-    /// model; where there is none it cannot go, so the job ends politely.
-    fn leave(&mut self, now: u64, member: MemberId, out: &mut Vec<Command>) {
-        self.detector.beat(now, member);
-        let waits = self.lobby.iter().any(|info| info.member == member);
-        let Stage::Running(run) = &mut self.stage else {
-            return self.lost(now, member, "it left", out);
-        };
-        if waits && !planted!("lobby-may-not-leave") {
-            out.push(Command::Tell { member, verdict: Verdict::Released });
-            return self.lost(now, member, "it left", out);
-        }
-        let has_heir = run.roster.placed.iter().any(|it| it.has_model_beside(member));
-        let alone = !has_heir || run.wish.least.is_none();
-        let to_come = !self.preparing.is_empty() || run.roster.running() > 1;
-        let Some(placed) = run.roster.find(member) else { return };
-        if placed.standing != Standing::Running {
-            return;
-        }
-        if alone && run.wish.least.is_some() && to_come && run.stop.is_none() {
-            let by = now.saturating_add(self.options.join_ms);
-            run.heirless.get_or_insert(Heirless { member, by, step: None });
-            return;
-        }
-        if alone {
-            return self.stop(now, Blame::Interrupted, LAST_LEAVES.to_string(), out);
-        }
-        self.release(now, member, out);
-    }
-
-    /// The others go on without a member that must go.
-    fn release(&mut self, now: u64, member: MemberId, out: &mut Vec<Command>) {
-        let Stage::Running(run) = &mut self.stage else { return };
-        let Some(placed) = run.roster.find(member) else { return };
-        if !planted!("leaver-stays") {
-            placed.standing = Standing::Departed;
-        }
-        out.push(Command::Tell { member, verdict: Verdict::Released });
-        self.detector.forget(member);
-        self.regroup(now, Vec::new(), out);
-    }
-
-    /// The last worker goes as soon as somebody else has the model, or ends the job if nobody comes.
-    fn release_the_last(&mut self, now: u64, out: &mut Vec<Command>) {
-        let Stage::Running(run) = &mut self.stage else { return };
-        let Some(mut heirless) = run.heirless.take() else { return };
-        let Heirless { member, by, .. } = heirless;
-        let leaver = run.roster.find(member).filter(|it| it.standing == Standing::Running);
-        let Some(own) = leaver.map(|it| it.progress.as_ref().map_or(Step(0), |it| it.step)) else {
-            return;
-        };
-        if run.stop.is_some() {
-            return;
-        }
-        if run.roster.running() == 1 {
-            heirless.step = None;
-            if self.preparing.is_empty() || now >= by {
-                return self.stop(now, Blame::Interrupted, LAST_LEAVES.to_string(), out);
-            }
-        } else {
-            let step = *heirless.step.get_or_insert(own);
-            let has_it = |it: &Placed| {
-                let there = it.progress.as_ref().is_some_and(|progress| progress.step >= step);
-                it.info.member != member && it.standing == Standing::Running && there
-            };
-            if run.roster.placed.iter().any(has_it) {
-                return self.release(now, member, out);
-            }
-        }
-        run.heirless = Some(heirless);
-    }
-
     /// Begins the next epoch with those who still work, or waits for more of them.
     fn regroup(&mut self, now: u64, newcomers: Vec<MemberInfo>, out: &mut Vec<Command>) {
         let Stage::Running(run) = &mut self.stage else { return };
@@ -398,8 +332,21 @@ impl Membership {
         let (absent, _) = &mut self.absent;
         if let Some(at) = absent.iter().position(|it| *it == member) {
             absent.remove(at);
-            self.detector.watch(now, member);
+            let placed = self.roster().map_or(&[][..], |roster| &roster.placed);
+            let found = placed.iter().find(|placed| placed.info.member == member);
+            let address = found.map_or(String::new(), |placed| placed.info.address.clone());
+            self.watch(now, member, &address);
         }
+    }
+
+    /// Whoever is on another host is given the time that a path takes to be found again.
+    fn watch(&mut self, now: u64, member: MemberId, address: &str) {
+        let elsewhere = |it: SocketAddr| !it.ip().to_canonical().is_loopback();
+        let path_ms = match address.parse().is_ok_and(elsewhere) {
+            true => self.options.path_ms,
+            false => 0,
+        };
+        self.detector.watch_patiently(now, member, path_ms);
     }
 
     fn phase(&mut self, now: u64, member: MemberId, progress: Progress) {
@@ -413,7 +360,13 @@ impl Membership {
         }
     }
 
-    fn finished(&mut self, now: u64, member: MemberId, epoch: Epoch, out: &mut Vec<Command>) {
+    fn finished(
+        &mut self,
+        now: u64,
+        member: MemberId,
+        (epoch, holds): (Epoch, bool),
+        out: &mut Vec<Command>,
+    ) {
         self.detector.beat(now, member);
         let Stage::Running(run) = &mut self.stage else { return };
         let current = run.roster.epoch;
@@ -422,6 +375,9 @@ impl Membership {
             return;
         }
         placed.standing = Standing::Finished;
+        if holds {
+            run.delivery.hold(member);
+        }
         // It got all it needed: whatever it thought it had lost, it had not.
         let seat = placed.info.seat;
         run.is_done = true;
@@ -439,19 +395,49 @@ impl Membership {
             out.push(Command::Tell { member, verdict: Verdict::Released });
             self.detector.forget(member);
         }
-        self.complete_if_done(out);
+        self.complete_if_done(now, out);
         // In a later epoch the others would wait for it in vain.
         if epoch < current && !planted!("finished-elsewhere") {
             self.regroup(now, Vec::new(), out);
         }
     }
 
-    fn complete_if_done(&mut self, out: &mut Vec<Command>) {
-        let Stage::Running(run) = &self.stage else { return };
+    /// Whether a result of this member counts: it has a seat, or was asked.
+    #[must_use]
+    pub fn may_deliver(&self, member: MemberId) -> bool {
+        let Stage::Running(run) = &self.stage else { return false };
+        let seated = |it: &Standing| matches!(it, Standing::Running | Standing::Finished);
+        let mut placed = run.roster.placed.iter().filter(|it| seated(&it.standing));
+        run.delivery.has_asked(member) || placed.any(|placed| placed.info.member == member)
+    }
+
+    fn delivered(&mut self, now: u64, member: MemberId) {
+        self.detector.beat(now, member);
+        let counts = self.may_deliver(member);
+        if let Stage::Running(run) = &mut self.stage
+            && counts
+        {
+            run.delivery.arrive();
+        }
+    }
+
+    /// When all have finished and the result is here, or nobody can send it any more, the job is complete.
+    fn complete_if_done(&mut self, now: u64, out: &mut Vec<Command>) {
+        let Stage::Running(run) = &mut self.stage else { return };
         if !run.is_over() {
             return;
         }
         let stopped = run.stop.as_ref().map(|(reason, _)| reason.clone());
+        if stopped.is_none() {
+            match run.delivery.next(now, &run.roster, self.options.deliver_ms) {
+                Next::Over => {}
+                Next::Wait => return,
+                Next::Ask(member) => {
+                    out.push(Command::Tell { member, verdict: Verdict::Deliver });
+                    return;
+                }
+            }
+        }
         self.end(&Verdict::Done, out);
         out.push(Command::Complete { stopped });
     }
@@ -483,7 +469,12 @@ impl Membership {
                     _ => {}
                 }
                 let seat = placed.info.seat;
-                self.condemn(now, seat, (&message, Some(blame)), out);
+                self.condemn(
+                    now,
+                    seat,
+                    Charge { blame: Some(blame), ..Charge::lost(&message) },
+                    out,
+                );
             }
             Stage::Idle | Stage::Gathering { .. } => {
                 let Some(at) = self.lobby.iter().position(|info| info.member == member) else {
@@ -563,7 +554,8 @@ impl Membership {
             let seat = placed.info.seat;
             self.accuse(now, witness, seat, progress);
             let how = format!("the link between it and {host} is silent, and both are heard here");
-            self.condemn(now, seat, (&how, None), out);
+            // Nobody could tell it when that link is good again.
+            self.condemn(now, seat, Charge { returns: false, ..Charge::lost(&how) }, out);
         }
     }
 
@@ -598,16 +590,16 @@ impl Membership {
                 self.forget(member, out);
             }
             Standing::Running => {
-                placed.standing = Standing::Dead;
                 // A witness that leaves after its testimony left because of what it saw, where a death ends all.
                 let testified = run.accusations.iter().any(|accusation| accusation.by == seat);
                 match culprit(&run.accusations).map(|it| (it.against, it.by)) {
                     Some((accused, by)) if testified && accused != seat && !survives => {
+                        placed.standing = Standing::Dead;
                         self.forget(member, out);
                         let how = format!("{by} lost its connection to it");
-                        self.condemn(now, accused, (&how, None), out);
+                        self.condemn(now, accused, Charge::lost(&how), out);
                     }
-                    _ => self.condemn(now, seat, (how, None), out),
+                    _ => self.condemn(now, seat, Charge::lost(how), out),
                 }
             }
             Standing::Departed | Standing::Dead => {}
@@ -615,17 +607,21 @@ impl Membership {
     }
 
     /// Reports one member's failure. The others go on without it, unless the job cannot or the failure would be
-    /// theirs, too. Blame is the member's own word, if it gave one.
+    /// theirs, too.
     fn condemn(
         &mut self,
         now: u64,
         seat: Seat,
-        (how, blame): (&str, Option<Blame>),
+        Charge { how, blame, returns }: Charge<'_>,
         out: &mut Vec<Command>,
     ) {
         let Stage::Running(run) = &mut self.stage else { return };
         let survives = run.wish.least.is_some();
         let placed = &mut run.roster.placed[seat.index()];
+        // While the others wait for the result, the dead are still on the roster.
+        if placed.standing == Standing::Dead {
+            return;
+        }
         placed.standing = Standing::Dead;
         let (progress, seen_by) = last_known(placed, &run.accusations);
         let MemberInfo { member, host, pid, .. } = placed.info.clone();
@@ -650,13 +646,14 @@ impl Membership {
             // It may be there all the same, and wonder.
             let what = if survives { "the flock goes on without" } else { "the job ends with" };
             let reason = format!("{what} this worker: {reason}");
-            out.push(Command::Tell { member, verdict: Verdict::GivenUp { reason } });
+            let returns = returns && survives;
+            out.push(Command::Tell { member, verdict: Verdict::GivenUp { reason, returns } });
         }
         self.forget(member, out);
         let theirs_too = matches!(blame, Some(Blame::Caller | Blame::Interrupted));
         let Stage::Running(run) = &self.stage else { return };
         if survives && run.is_over() {
-            self.complete_if_done(out);
+            self.complete_if_done(now, out);
         } else if survives && !theirs_too && run.roster.running() > 0 {
             self.regroup(now, Vec::new(), out);
         } else {
@@ -694,6 +691,11 @@ impl Membership {
         if !planted!("silence-ignored") {
             self.part_the_unheard(now, out);
         }
+        if let Stage::Running(run) = &self.stage
+            && run.delivery.is_begun()
+        {
+            self.complete_if_done(now, out);
+        }
         match &self.stage {
             Stage::Gathering { wish, by } if now >= *by => {
                 let want = wish.workers;
@@ -709,7 +711,7 @@ impl Membership {
                 if let Some(accusation) = culprit(&run.accusations).filter(|_| due) {
                     let (accused, by) = (accusation.against, accusation.by);
                     let how = format!("{by} lost its connection to it");
-                    self.condemn(now, accused, (&how, None), out);
+                    self.condemn(now, accused, Charge::lost(&how), out);
                 } else if run.short.is_some_and(|by| now >= by) {
                     let (have, least) = (run.roster.running(), run.wish.least.unwrap_or(0));
                     let seconds = self.options.join_ms as f64 / 1000.0;
@@ -740,7 +742,7 @@ impl Membership {
         });
         if let Some(seat) = stuck.map(|placed| placed.info.seat) {
             let how = format!("it made no progress for {} s", limit / 1000);
-            self.condemn(now, seat, (&how, None), out);
+            self.condemn(now, seat, Charge::lost(&how), out);
         }
     }
 
@@ -777,6 +779,12 @@ impl Membership {
     }
 }
 
+#[cfg(test)]
+mod delivery_tests;
+#[cfg(test)]
+mod ending_tests;
+#[cfg(test)]
+mod path_tests;
 #[cfg(test)]
 #[path = "membership_tests.rs"]
 mod tests;

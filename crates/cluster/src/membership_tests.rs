@@ -4,19 +4,19 @@ use super::*;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 
-fn id(member: u64) -> MemberId {
+pub(super) fn id(member: u64) -> MemberId {
     MemberId(member)
 }
 
-fn joined(member: u64) -> Event {
-    let (host, address) = (format!("host-{member}"), format!("10.0.0.{member}:1"));
+pub(super) fn joined(member: u64) -> Event {
+    let (host, address) = (format!("host-{member}"), format!("127.0.0.1:{member}"));
     Event::Joined { member: id(member), host, pid: 100 + member as u32, address }
 }
 
 /// A machine whose commands are collected.
-struct Bench {
+pub(super) struct Bench {
     machine: Membership,
-    out: Vec<Command>,
+    pub(super) out: Vec<Command>,
     now: u64,
 }
 
@@ -31,12 +31,12 @@ impl Bench {
         bench
     }
 
-    fn on(&mut self, event: Event) {
+    pub(super) fn on(&mut self, event: Event) {
         self.machine.on(self.now, event, &mut self.out);
     }
 
     /// Time passes in ticks of 100 ms while these members beat.
-    fn pass(&mut self, ms: u64, beating: &[u64]) {
+    pub(super) fn pass(&mut self, ms: u64, beating: &[u64]) {
         for _ in 0..ms / 100 {
             self.now += 100;
             beating.iter().for_each(|&member| self.on(Event::Beat { member: id(member) }));
@@ -44,7 +44,7 @@ impl Bench {
         }
     }
 
-    fn phase(&mut self, member: u64, step: u64, phase: &str) {
+    pub(super) fn phase(&mut self, member: u64, step: u64, phase: &str) {
         self.on(Event::Phase {
             member: id(member),
             step: Step(step),
@@ -77,7 +77,7 @@ impl Bench {
         fault
     }
 
-    fn told(&self, wanted: fn(&Verdict) -> bool) -> Vec<u64> {
+    pub(super) fn told(&self, wanted: fn(&Verdict) -> bool) -> Vec<u64> {
         let told = self.out.iter().filter_map(|command| match command {
             Command::Tell { member, verdict } if wanted(verdict) => Some(member.0),
             _ => None,
@@ -121,9 +121,9 @@ fn a_job_gathers_starts_in_order_of_arrival_and_completes() {
     assert_eq!((roster[1].host.as_str(), roster[1].seat), ("host-3", Seat(1)));
     assert_eq!(bench.machine.lobby().len(), 1, "one too many waits");
     bench.out.clear();
-    bench.on(Event::Finished { member: id(3), epoch: Epoch(0) });
+    bench.on(Event::Finished { member: id(3), epoch: Epoch(0), holds: false });
     assert!(bench.out.is_empty());
-    bench.on(Event::Finished { member: id(9), epoch: Epoch(0) });
+    bench.on(Event::Finished { member: id(9), epoch: Epoch(0), holds: false });
     assert_eq!(bench.told(|verdict| *verdict == Verdict::Done), [9, 3, 4]);
     assert_eq!(bench.out.last(), Some(&Command::Complete { stopped: None }));
     bench.out.clear();
@@ -221,10 +221,10 @@ fn an_accused_that_still_beats_is_given_time_and_then_blamed() {
 #[test]
 fn an_accusation_withdrawn_by_finishing_is_forgotten() {
     let mut bench = Bench::started(2);
-    bench.on(Event::Finished { member: id(11), epoch: Epoch(0) });
+    bench.on(Event::Finished { member: id(11), epoch: Epoch(0), holds: false });
     bench.accuse(10, 1, 3, "last barrier");
     bench.on(Event::Left { member: id(11) });
-    bench.on(Event::Finished { member: id(10), epoch: Epoch(0) });
+    bench.on(Event::Finished { member: id(10), epoch: Epoch(0), holds: false });
     assert_eq!(bench.out.last(), Some(&Command::Complete { stopped: None }));
     assert_eq!(bench.told(|verdict| *verdict == Verdict::Done), [10]);
 }
@@ -310,8 +310,8 @@ fn a_polite_stop_waits_and_a_second_one_does_not() {
     let mut polite = Bench::started(2);
     polite.on(stop());
     assert_eq!(polite.told(|verdict| *verdict == Verdict::Stop), [10, 11]);
-    polite.on(Event::Finished { member: id(10), epoch: Epoch(0) });
-    polite.on(Event::Finished { member: id(11), epoch: Epoch(0) });
+    polite.on(Event::Finished { member: id(10), epoch: Epoch(0), holds: false });
+    polite.on(Event::Finished { member: id(11), epoch: Epoch(0), holds: false });
     assert_eq!(
         polite.out.last(),
         Some(&Command::Complete { stopped: Some("asked to stop".into()) })
@@ -358,7 +358,8 @@ fn event() -> impl Strategy<Value = Event> {
         8 => member().prop_map(|member| Event::Beat { member }),
         4 => (member(), step()).prop_map(|(member, step)| Event::Phase { member, step, phase: "p".into(), waits: true, bytes: 0 }),
         1 => member().prop_map(|member| Event::Left { member }),
-        6 => (member(), 0u32..4).prop_map(|(member, epoch)| Event::Finished { member, epoch: Epoch(epoch) }),
+        6 => (member(), 0u32..4, any::<bool>()).prop_map(|(member, epoch, holds)| Event::Finished { member, epoch: Epoch(epoch), holds }),
+        1 => member().prop_map(|member| Event::Delivered { member }),
         1 => (member(), blame).prop_map(|(member, blame)| Event::Failed { member, epoch: Epoch(0), blame, message: "m".into() }),
         1 => (member(), 0u32..4, 0u32..6, step()).prop_map(|(by, epoch, seat, step)| Event::Accuse {
             by, epoch: Epoch(epoch), seat: Seat(seat), phase: "q".into(), step,
@@ -384,7 +385,8 @@ fn check_law(machine: &Membership, out: &[Command]) -> Result<(), TestCaseError>
         match command {
             // Members of this test come back under names that they had; who was let go is told again at the end.
             Command::Tell {
-                verdict: Verdict::Stop | Verdict::Released | Verdict::GivenUp { .. },
+                verdict:
+                    Verdict::Stop | Verdict::Deliver | Verdict::Released | Verdict::GivenUp { .. },
                 ..
             } => {}
             Command::Tell { member, .. } => {
@@ -464,7 +466,7 @@ proptest! {
 }
 
 /// A flock that survives: shard s of twelve is with worker s mod n.
-fn survivors(workers: u32, least: u32, most: u32) -> Bench {
+pub(super) fn survivors(workers: u32, least: u32, most: u32) -> Bench {
     let mut bench = Bench { machine: Membership::new(Options::default()), out: vec![], now: 0 };
     let deal = (0..workers).map(|w| (0..12).filter(|s| s % workers == w).collect()).collect();
     bench.on(Event::Submit(Wish { workers, most, least: Some(least), deal, stall_ms: 600_000 }));
@@ -571,14 +573,14 @@ fn who_asks_to_leave_is_released_and_the_last_one_ends_the_job_politely() {
     bench.on(Event::Left { member: id(10) });
     bench.on(Event::Leave { member: id(11) });
     assert_eq!(bench.told(|verdict| *verdict == Verdict::Stop), [11]);
-    bench.on(Event::Finished { member: id(11), epoch: Epoch(0) });
+    bench.on(Event::Finished { member: id(11), epoch: Epoch(0), holds: false });
     assert!(matches!(bench.out.last(), Some(Command::Complete { stopped: Some(_) })));
 }
 
 #[test]
 fn a_death_after_the_work_is_done_does_not_undo_it() {
     let mut bench = survivors(2, 1, 2);
-    bench.on(Event::Finished { member: id(10), epoch: Epoch(0) });
+    bench.on(Event::Finished { member: id(10), epoch: Epoch(0), holds: false });
     bench.on(Event::Left { member: id(11) });
     assert!(matches!(bench.out.last(), Some(Command::Complete { stopped: None })));
     assert_eq!(bench.told(|verdict| *verdict == Verdict::Done), [10]);
@@ -594,7 +596,7 @@ fn an_accused_that_still_beats_is_left_out_of_the_next_epoch() {
     assert!(bench.out.contains(&Command::Forget { member: id(12) }));
     // What it says from now on is nobody's business.
     bench.out.clear();
-    bench.on(Event::Finished { member: id(12), epoch: Epoch(0) });
+    bench.on(Event::Finished { member: id(12), epoch: Epoch(0), holds: false });
     bench.accuse(12, 0, 5, "the merge");
     bench.pass(2_000, &[10, 11]);
     assert!(bench.out.is_empty(), "{:?}", bench.out);
@@ -639,7 +641,7 @@ fn who_died_beside_the_coordinator_is_not_waited_for_once_a_returned_member_saw_
 }
 
 /// Members 10, 11, … have joined a job that survives, of that many workers; up to four may take part.
-fn surviving(workers: u32) -> Bench {
+pub(super) fn surviving(workers: u32) -> Bench {
     let mut bench = Bench { machine: Membership::new(Options::default()), out: vec![], now: 0 };
     let deal = (0..workers).map(|w| (0..9).filter(|s| s % workers == w).collect()).collect();
     let (most, least, stall_ms) = (4, Some(1), u64::MAX);
@@ -650,7 +652,7 @@ fn surviving(workers: u32) -> Bench {
 }
 
 /// Members of the last lineup.
-fn lineup(bench: &Bench) -> Vec<u64> {
+pub(super) fn lineup(bench: &Bench) -> Vec<u64> {
     let last = bench.out.iter().rev().find_map(|command| match command {
         Command::Regroup { roster, .. } => Some(roster),
         _ => None,
@@ -677,8 +679,8 @@ fn of_two_who_do_not_hear_each_other_the_later_goes_and_is_told_why() {
     assert_eq!(lineup(&bench), [10, 11]);
     let (rank, seen_by) = (bench.fault().rank, bench.fault().seen_by);
     assert_eq!((rank, seen_by), (Some(Seat(2)), Some(Seat(0))));
-    let told =
-        bench.told(|it| matches!(it, Verdict::GivenUp { reason } if reason.contains("host-10")));
+    let told = bench
+        .told(|it| matches!(it, Verdict::GivenUp { reason, .. } if reason.contains("host-10")));
     assert_eq!(told, [12]);
     // What they said of each other counts for nothing in the new epoch.
     bench.out.clear();
@@ -761,7 +763,7 @@ fn the_last_worker_gives_the_model_to_a_newcomer_before_it_goes() {
     bench.phase(20, 7, "computation");
     assert_eq!(bench.told(|it| *it == Verdict::Released), [10]);
     assert_eq!(lineup(&bench), [20]);
-    bench.on(Event::Finished { member: id(20), epoch: Epoch(2) });
+    bench.on(Event::Finished { member: id(20), epoch: Epoch(2), holds: false });
     assert_eq!(bench.out.last(), Some(&Command::Complete { stopped: None }));
 }
 

@@ -13,7 +13,7 @@ use starlings_core::{Blame, Epoch, Event, Fault, FaultReport, JobId, Result, Sea
 use std::fmt;
 
 /// The version both sides must speak.
-pub const VERSION: u8 = 3;
+pub const VERSION: u8 = 4;
 
 /// Most bytes of a message in one part.
 pub const PART_BYTES: usize = 1 << 20;
@@ -111,6 +111,8 @@ pub enum FromWorker {
     Finished {
         /// The epoch in which it did.
         epoch: Epoch,
+        /// Whether it has the result, and can send it if asked.
+        holds: bool,
     },
     /// The trained model, or whatever else the job promised, as the bytes of a file.
     Model(Bytes),
@@ -148,6 +150,13 @@ pub enum ToWorker {
     Stop,
     /// All are done.
     Done,
+    /// All are done, and the result is missing: send it.
+    Deliver,
+    /// The others go on without you, since you were taken for lost. Whoever is there after all may come again, as new.
+    LeftBehind {
+        /// Why.
+        message: String,
+    },
 }
 
 /// All a worker needs to begin.

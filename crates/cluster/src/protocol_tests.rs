@@ -51,7 +51,7 @@ fn samples() -> Vec<Message> {
             step: Step(0),
         }),
         Message::FromWorker(FromWorker::failed(Epoch(2), &failed)),
-        Message::FromWorker(FromWorker::Finished { epoch: Epoch(2) }),
+        Message::FromWorker(FromWorker::Finished { epoch: Epoch(2), holds: true }),
         Message::FromWorker(FromWorker::Model(Bytes(vec![0, 255]))),
         Message::FromWorker(FromWorker::Part {
             step: Step(3),
@@ -150,7 +150,7 @@ fn a_long_message_is_cut_and_short_ones_pass_between_its_parts() {
     let parts = to_parts(&long).unwrap();
     assert_eq!(parts.len(), 4);
     assert!(parts.iter().all(|part| part.len() <= PART_HEADER_BYTES + PART_BYTES));
-    let beat = Message::FromWorker(FromWorker::Finished { epoch: Epoch(2) });
+    let beat = Message::FromWorker(FromWorker::Finished { epoch: Epoch(2), holds: true });
     let short = to_parts(&beat).unwrap();
     let mut assembler = Assembler::new(MESSAGE_BYTES_MAX);
     for _ in 0..2 {

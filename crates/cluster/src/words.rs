@@ -61,6 +61,13 @@ pub enum Event {
         member: MemberId,
         /// The epoch in which it did.
         epoch: Epoch,
+        /// Whether it has the result, and can send it if asked.
+        holds: bool,
+    },
+    /// The result has arrived.
+    Delivered {
+        /// Who sent it.
+        member: MemberId,
     },
     /// A member reports its own end. One that blames a peer of this epoch is taken as accusing it.
     Failed {
@@ -208,6 +215,8 @@ pub enum Command {
 pub enum Verdict {
     /// End politely: finish the step, write a checkpoint, report that you are done.
     Stop,
+    /// All are done, and the result is missing: send it.
+    Deliver,
     /// All are done: go.
     Done,
     /// The others go on without you, as you asked: go.
@@ -216,6 +225,8 @@ pub enum Verdict {
     GivenUp {
         /// Why.
         reason: String,
+        /// Whether it may come again, as new.
+        returns: bool,
     },
     /// The job is over without success: go.
     Abort {
@@ -231,12 +242,18 @@ pub struct Options {
     pub join_ms: u64,
     /// For all members to end politely after being asked to.
     pub stop_ms: u64,
+    /// For a member that was asked for the result to send it.
+    pub deliver_ms: u64,
     /// For members to return to a new coordinator.
     pub return_ms: u64,
     /// For an accused member that still beats to be found dead by other means.
     pub grace_ms: u64,
     /// For a link between two members to be heard again once one of them has reported that it is silent.
     pub silence_ms: u64,
+    /// For the path to a member on another host to be found again. After a link was down for a moment, a host asks anew for
+    /// the address of its neighbour; a question that got lost is repeated only after a second (RFC 1122, 2.3.2.1), and
+    /// until then nothing leaves it.
+    pub path_ms: u64,
     /// How silence is judged.
     pub detector: detector::Options,
 }
@@ -244,8 +261,9 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Options {
         let detector = detector::Options::default();
-        let (join_ms, stop_ms, return_ms) = (60_000, 30_000, 5_000);
-        let (grace_ms, silence_ms) = (detector.timeout_ms, detector.timeout_ms / 2);
-        Options { join_ms, stop_ms, return_ms, grace_ms, silence_ms, detector }
+        let (join_ms, stop_ms, deliver_ms, return_ms) = (60_000, 30_000, 60_000, 5_000);
+        let (grace_ms, silence_ms, path_ms) =
+            (detector.timeout_ms, detector.timeout_ms / 2, detector.timeout_ms / 2);
+        Options { join_ms, stop_ms, deliver_ms, return_ms, grace_ms, silence_ms, path_ms, detector }
     }
 }

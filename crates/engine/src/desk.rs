@@ -76,10 +76,10 @@ pub struct Setup<'a> {
 /// Takes the model and the figures of a whole run.
 pub type Deliver = Box<dyn FnMut(&Model, &Figures) -> Result<()> + Send>;
 
-/// What came of a worker's run. Numbers are sums over all workers; only seat 0 has the model.
+/// What came of a worker's run. Numbers are sums over all workers.
 #[derive(Clone, Debug)]
 pub struct Finished {
-    /// The whole model, on seat 0.
+    /// The whole model: on seat 0, and where it may have to be sent home once more on every seat that has it.
     pub model: Option<Model>,
     /// The figures.
     pub figures: Figures,
@@ -440,8 +440,14 @@ impl Desk {
         self.net.leave();
         failpoint!("said-goodbye");
         self.part();
-        let model = first.then(|| std::mem::take(&mut self.model));
+        let holds = first || (self.deliver.is_some() && self.has_whole_model());
+        let model = holds.then(|| std::mem::take(&mut self.model));
         Ok(Finished { model, figures })
+    }
+
+    /// Whether this seat ends with the model that seat 0 has: not where it has only a stage of it, or one of its own.
+    fn has_whole_model(&self) -> bool {
+        self.place.stages == 1 && !self.choices.keeps_own_models()
     }
 
     fn wind_up(&mut self, step: Step) -> Result<Figures> {
@@ -492,7 +498,7 @@ impl Desk {
     /// worker has the model that is saved, or one of them cannot read the rows, whoever asked for the job does it.
     fn evaluate(&self) -> Result<Option<Panel>> {
         let Some(rows) = &self.job.test else { return Ok(None) };
-        if self.place.stages > 1 || self.choices.keeps_own_models() {
+        if !self.has_whole_model() {
             return Ok(None);
         }
         let (model, learner, facts) = (weights(&self.model), &self.learner, &self.facts);

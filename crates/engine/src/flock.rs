@@ -311,7 +311,7 @@ impl Flock {
         let closed = self.table.as_ref().map_or(Ok(()), Table::close);
         let outcome = closed.and_then(|()| self.barrier("leave")).map(|()| self.net.leave());
         self.net.close();
-        self.member.leave(outcome)
+        self.member.leave(outcome.map(|()| None))
     }
 
     fn barrier(&mut self, name: &str) -> Result<()> {

@@ -6,7 +6,7 @@ use crate::clock::Observer;
 use crate::desk::{Deliver, Figures, Finished, holders};
 use crate::job::{Job, Surroundings};
 use crate::launch::place::{Place, lay};
-use crate::member::{JoinOptions, Member};
+use crate::member::{Held, JoinOptions, Member};
 use crate::redeal::Loader;
 use crate::stock::Stock;
 use crate::train::{Options, Task};
@@ -17,33 +17,84 @@ use starlings_cluster::tensors::{read_model, write_model};
 use starlings_core::{Blame, Event, Fault, FaultReport, Model, Result, Seat, Shard, failpoint};
 use starlings_data::Survey;
 use std::sync::Arc;
+use std::time::Duration;
+
+/// How often a worker that was left behind comes again. One that is lost again and again only holds up the others.
+const RETURNS_MAX: u32 = 3;
+/// How long it waits before it does; for the second time twice as long, and so on.
+const RETURN_PAUSE: Duration = Duration::from_millis(500);
+/// How long it looks for the coordinator then: the job may be over.
+const RETURN_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Takes part in one job as a worker.
 ///
 /// # Errors
 /// Whatever ended the job before its end.
 pub fn serve(options: &JoinOptions) -> Result<()> {
-    let member = Member::join(options)?;
+    serve_and_tell(options, &|_| {})
+}
+
+/// As [`serve`]; a worker that was taken for lost and is there after all (it stood still, or its link is back) comes again as
+/// a new one, and tells why it was left behind.
+///
+/// # Errors
+/// Whatever ended the job before its end.
+pub fn serve_and_tell(options: &JoinOptions, tell: &dyn Fn(&Fault)) -> Result<()> {
+    let (fault, mut returns) = match take_part(Member::join(options)?, options) {
+        (Err(fault), true) => (fault, 1),
+        (ended, _) => return ended,
+    };
+    tell(&fault);
+    loop {
+        std::thread::sleep(RETURN_PAUSE * 2u32.pow(returns - 1));
+        // Whatever keeps it from coming again (the job may be over), why it was left behind is what counts.
+        let Some(member) = come_again(options) else { return Err(fault) };
+        match take_part(member, options) {
+            (Err(again), true) if returns < RETURNS_MAX => tell(&again),
+            (ended, _) => return ended,
+        }
+        returns += 1;
+    }
+}
+
+/// Joins again, where the coordinator was or where another one has followed it.
+fn come_again(options: &JoinOptions) -> Option<Member> {
+    let patience = RETURN_PATIENCE.min(options.patience);
+    let mut addresses = vec![options.coordinator, options.address()];
+    addresses.dedup();
+    addresses.into_iter().find_map(|coordinator| {
+        let options = JoinOptions { coordinator, patience, ..options.clone() };
+        (!options.stop.asked()).then(|| Member::join(&options).ok()).flatten()
+    })
+}
+
+/// Takes part as a member. Also says whether the others went on without it, and it may come again.
+fn take_part(member: Member, options: &JoinOptions) -> (Result<()>, bool) {
     let outcome = work(&member, options).map_err(|fault| member.judged(fault));
+    let is_left_behind = member.is_left_behind();
     if let Err(fault) = &outcome
         && fault.blame() != Blame::Interrupted
+        && !is_left_behind
     {
         let report = report(&member, fault);
         let _ = member.tell(FromWorker::event(&Event::Fault(report)));
     }
-    member.leave(outcome)
+    // Whoever is done has nothing to come back for.
+    let returns = outcome.is_err() && is_left_behind && !options.stop.asked();
+    (member.leave(outcome), returns)
 }
 
-fn work(member: &Member, options: &JoinOptions) -> Result<()> {
+/// Does the work. Gives what it can send home if it is asked for it.
+fn work(member: &Member, options: &JoinOptions) -> Result<Option<Held>> {
     match serde_json::from_str(&member.assignment.job).map_err(|_| broken())? {
         Order::Train { job, resume } => train(member, options, &job, resume),
-        Order::AllReduce(spec) => measure(member, &spec),
+        Order::AllReduce(spec) => measure(member, &spec).map(|()| None),
         Order::Flock => Err(Fault::caller("this flock is for programs with a loop of their own")
             .hint("join it with Flock::join, not with `starlings worker`")),
     }
 }
 
-fn train(member: &Member, options: &JoinOptions, job: &str, resume: bool) -> Result<()> {
+fn train(member: &Member, options: &JoinOptions, job: &str, resume: bool) -> Result<Option<Held>> {
     let survey = member.assignment.survey.as_ref().ok_or_else(broken)?;
     let survey: Survey = serde_json::from_slice(&survey.0).map_err(|_| broken())?;
     let around = Surroundings { folder: "/".into(), cores: 1 };
@@ -106,7 +157,8 @@ fn train(member: &Member, options: &JoinOptions, job: &str, resume: bool) -> Res
         }
         false => desk.introduce(std::process::id(), &options.host),
     }
-    worker::run(desk).map(|_| ())
+    let Finished { model, figures } = worker::run(desk)?;
+    Ok(model.map(|model| -> Held { Box::new(move || pack(&model, &figures).map(Bytes)) }))
 }
 
 /// Sends the model home before anyone leaves: whoever has left cannot be asked for it any more.

@@ -79,6 +79,9 @@ pub(crate) fn size(value: &toml::Value, section: &str) -> Result<u64> {
     parsed.ok_or_else(wrong)
 }
 
+/// What travels with a model besides it: how far the walk is, and which rows are owed.
+const COUNTS_BYTES: u64 = 64 << 20;
+
 /// Refuses a job whose workers need more memory than this host has.
 ///
 /// # Errors
@@ -108,8 +111,16 @@ pub(crate) fn check_room(job: &Job, learner: &dyn Learner, facts: &Facts) -> Res
     .hint("make that part smaller, lower [train] batch, raise accumulate, or take more hosts"))
 }
 
+/// Bytes of a model that a worker takes over from another, at most: what its own would need, where that can be foreseen,
+/// and never more than half of what there is.
+pub(crate) fn room_for_model(learner: &dyn Learner, facts: &Facts) -> u64 {
+    let half = host_memory() / 2;
+    let needed = learner.footprint(facts, 0).map(|it| it.model.saturating_add(it.model));
+    needed.map_or(half, |needed| needed.saturating_add(COUNTS_BYTES).min(half))
+}
+
 /// What a process may have in memory on this host: all of it, or what its control group allows.
-fn host_memory() -> u64 {
+pub(crate) fn host_memory() -> u64 {
     let all = proc_bytes(Path::new("/proc/meminfo"), "MemTotal:");
     let allowed = std::fs::read_to_string("/sys/fs/cgroup/memory.max").ok();
     let allowed = allowed.and_then(|text| text.trim().parse::<u64>().ok());

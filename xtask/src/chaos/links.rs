@@ -1,10 +1,12 @@
 //! Cut links: each worker in a network namespace of its own on a bridge, the coordinator and the one who submits in another.
 //! A link is cut without a word to anybody (its far end goes down), in both directions or in one (packets leave for an
-//! address that nobody has), for good or for a moment. `cargo xtask chaos --links`; needs root and `ip`.
+//! address that nobody has), for good or for a moment. `cargo xtask chaos --links`; needs root and `ip`. What came of it
+//! is kept in `bench/links.md`.
 
 use super::herd::Process;
-use super::jobs::Job;
 use super::play::Tools;
+use super::sheet::bound;
+use crate::bench::machine;
 use crate::bench::namespaces::{GUARD, call};
 use serde_json::Value;
 use std::path::Path;
@@ -15,11 +17,16 @@ const WORKERS: usize = 3;
 const RUN_MAX: Duration = Duration::from_secs(120);
 /// How long silence may take to be noticed: a second, more where beats were uneven, and what it takes to regroup.
 const NOTICED_MAX: f64 = 10.0;
+/// How long the undisturbed job takes at least, so that every cut falls into it and is over before it ends.
+const JOB_SECONDS: f64 = 8.0;
+/// Iterations with which its length is measured, and the most that it is given.
+const ITERATIONS: (u64, u64) = (200, 1_000_000);
 
 /// What is done to a link.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 enum Cut {
     /// A worker hears and is heard by nobody.
+    #[default]
     Off,
     /// The coordinator does not hear a worker, which hears it.
     Unheard,
@@ -39,6 +46,18 @@ const CUTS: [Cut; 7] =
     [Cut::Off, Cut::Unheard, Cut::Deaf, Cut::Between, Cut::Apart, Cut::Blink, Cut::BlinkApart];
 
 impl Cut {
+    fn name(self) -> &'static str {
+        match self {
+            Cut::Off => "a worker from everybody",
+            Cut::Unheard => "a worker to the coordinator, one way",
+            Cut::Deaf => "the coordinator to a worker, one way",
+            Cut::Between => "a worker to another, one way",
+            Cut::Apart => "between two workers",
+            Cut::Blink => "a worker from everybody, for a moment",
+            Cut::BlinkApart => "between two workers, for a moment",
+        }
+    }
+
     /// Whether it is over before it counts as silence.
     fn is_moment(self) -> bool {
         matches!(self, Cut::Blink | Cut::BlinkApart)
@@ -57,8 +76,20 @@ fn next(worker: usize) -> usize {
     (worker + 1) % WORKERS
 }
 
+/// Passes over all rows, folded shard by shard: whoever was lost, it ends in the bits of an undisturbed run.
+fn job(iterations: u64) -> String {
+    format!(
+        "[data]\ntrain = 'synthetic://blobs?rows=12000&features=6&centers=12&seed=1'\n\
+         [learner]\nname = 'gaussian-mixture'\ncomponents = 4\nmax_iterations = {iterations}\n\
+         tolerance = 0.0\n\
+         [train]\nseed = 3\nshards = 8\n\
+         [cluster]\nlauncher = 'flock'\nworkers = {WORKERS}\nticket = 'starlings.ticket'\n\
+         fold = 'reproducible'\n"
+    )
+}
+
 /// Plays every cut so many times.
-pub(super) fn run(tools: &Tools, rounds: u64) -> Result<(), String> {
+pub(super) fn run(root: &Path, tools: &Tools, rounds: u64, record: bool) -> Result<(), String> {
     if let Err(why) = call("ip netns list") {
         println!("links are not cut here: {why}");
         return Ok(());
@@ -70,35 +101,93 @@ pub(super) fn run(tools: &Tools, rounds: u64) -> Result<(), String> {
             return Ok(());
         }
     };
-    let calm = play(tools, &yard, None)?.digest;
-    println!("| cut | runs | failures | noticed after p50 | max |\n|---|---:|---:|---:|---:|");
-    let mut failed = 0;
-    for cut in CUTS {
-        let (mut noticed, mut failures) = (Vec::new(), 0);
-        for round in 0..rounds {
+    let job = long_enough(tools, &yard)?;
+    let calm = play(tools, &yard, &job, None)?;
+    println!("{} steps, {:.1} s undisturbed", calm.steps, calm.seconds);
+    let mut rows: Vec<Row> = CUTS.iter().map(|&cut| Row { cut, ..Row::default() }).collect();
+    for round in 0..rounds {
+        for row in &mut rows {
             let victim = round as usize % WORKERS;
-            let played = play(tools, &yard, Some((cut, victim)));
+            let played = play(tools, &yard, &job, Some((row.cut, victim)));
             let verdict = played.and_then(|played| {
-                noticed.extend(played.noticed);
-                played.judge(cut, &calm)
+                row.noticed.extend(played.noticed);
+                played.judge(row.cut, &calm.digest)
             });
+            row.runs += 1;
             if let Err(why) = verdict {
-                failures += 1;
-                println!("FAILED {cut:?} of worker {victim}: {why}");
+                row.failures += 1;
+                println!("FAILED {:?} of worker {victim}: {why}", row.cut);
             }
         }
+        println!("{}", table(&mut rows));
+    }
+    if record {
+        let (path, machine) = (root.join("bench/links.md"), machine::describe(None).json());
+        std::fs::write(&path, page(&mut rows, &machine))
+            .map_err(|why| format!("{}: {why}", path.display()))?;
+    }
+    match rows.iter().map(|row| row.failures).sum::<usize>() {
+        0 => Ok(()),
+        failed => Err(format!("{failed} runs with cut links failed")),
+    }
+}
+
+/// A job that takes some seconds on this machine, as it is now.
+fn long_enough(tools: &Tools, yard: &Yard) -> Result<String, String> {
+    let (few, most) = ITERATIONS;
+    let short = play(tools, yard, &job(few), None)?;
+    let iterations = few as f64 * JOB_SECONDS / short.seconds.max(1e-3);
+    Ok(job((iterations as u64).clamp(few, most)))
+}
+
+/// What came of one kind of cut.
+#[derive(Default)]
+struct Row {
+    cut: Cut,
+    runs: usize,
+    failures: usize,
+    noticed: Vec<f64>,
+}
+
+fn table(rows: &mut [Row]) -> String {
+    let mut text = "| cut | runs | failures | 95 % bound | noticed after p50 | max |\n\
+        |---|---:|---:|---|---:|---:|\n"
+        .to_string();
+    for Row { cut, runs, failures, noticed } in rows {
         noticed.sort_by(f64::total_cmp);
         let told = |at: usize| noticed.get(at).map_or("–".to_string(), |it| format!("{it:.2} s"));
         let (half, last) = (told(noticed.len() / 2), told(noticed.len().saturating_sub(1)));
-        println!("| {cut:?} | {rounds} | {failures} | {half} | {last} |");
-        failed += failures;
+        let bound = match failures {
+            0 => format!("< {:.0} %", 100.0 * bound(*runs)),
+            _ => "–".to_string(),
+        };
+        text += &format!("| {} | {runs} | {failures} | {bound} | {half} | {last} |\n", cut.name());
     }
-    if failed == 0 { Ok(()) } else { Err(format!("{failed} runs with cut links failed")) }
+    text
+}
+
+fn page(rows: &mut [Row], machine: &Value) -> String {
+    let text = |value: &Value| value.as_str().unwrap_or("?").to_string();
+    format!(
+        "# Cut links\n\n\
+         Written by `cargo xtask chaos --links --record`: {WORKERS} workers, each in a network namespace of its own, the coordinator in \
+         another, all links inside TLS. A cut makes no sound: packets vanish. A moment is 0.3 s. A failure is a job that does not end in the bits of an \
+         undisturbed run, silence that is not noticed, somebody lost who is not concerned, or anybody lost after a moment of silence.\n\n\
+         {}, commit {}, {}, {} cores.\n\n{}",
+        text(&machine["date"]),
+        text(&machine["versions"]["commit"]),
+        text(&machine["processor"]),
+        machine["cores"],
+        table(rows)
+    )
 }
 
 struct Played {
     code: Option<i32>,
     digest: Value,
+    steps: Value,
+    /// How long the training took.
+    seconds: f64,
     faults: Vec<Value>,
     /// Seconds from the cut to the new lineup.
     noticed: Option<f64>,
@@ -117,7 +206,10 @@ impl Played {
         if self.digest != *calm {
             return wrong("the model has other bits");
         }
-        let lost: Vec<_> = self.concerned.iter().filter(|(code, _)| *code != Some(0)).collect();
+        // Whoever was lost and is there after all comes again, if the job is not over by then.
+        let again = |said: &str| said.contains("joining again");
+        let gone = |(code, said): &&(Option<i32>, String)| *code != Some(0) || again(said);
+        let lost: Vec<_> = self.concerned.iter().filter(gone).collect();
         if cut.is_moment() {
             let fine = self.faults.is_empty() && lost.is_empty();
             return if fine { Ok(()) } else { wrong("taken for dead after a moment of silence") };
@@ -128,23 +220,23 @@ impl Played {
         let [(_, said)] = lost[..] else {
             return wrong("not exactly one of those who were cut off was lost");
         };
-        if !said.contains("error: ") {
+        if !said.contains("error: ") && !again(said) {
             return wrong("the one who was lost does not say so");
         }
         Ok(())
     }
 }
 
-fn play(tools: &Tools, yard: &Yard, cut: Option<(Cut, usize)>) -> Result<Played, String> {
+fn play(
+    tools: &Tools,
+    yard: &Yard,
+    job: &str,
+    cut: Option<(Cut, usize)>,
+) -> Result<Played, String> {
     let folder = tools.folder.join("links");
     let _ = std::fs::remove_dir_all(&folder);
     std::fs::create_dir_all(&folder).map_err(|why| why.to_string())?;
-    let text = format!(
-        "{}[cluster]\nlauncher = 'flock'\nworkers = {WORKERS}\nticket = 'starlings.ticket'\n{}",
-        Job::Passes.text(),
-        Job::Passes.cluster()
-    );
-    std::fs::write(folder.join("job.toml"), text).map_err(|why| why.to_string())?;
+    std::fs::write(folder.join("job.toml"), job).map_err(|why| why.to_string())?;
     let home = yard.address(WORKERS);
     let start = |name: &str, place: usize, words: &[&str]| {
         Process::start(name, yard.command(place, &tools.starlings).args(words).current_dir(&folder))
@@ -178,9 +270,15 @@ fn play(tools: &Tools, yard: &Yard, cut: Option<(Cut, usize)>) -> Result<Played,
     let concerned = cut.map_or(Vec::new(), |(cut, victim)| cut.concerns(victim));
     let mut story = train.last_words();
     workers.iter().for_each(|worker| story += &worker.last_words());
+    let report = of("report").next().map_or(Value::Null, |(_, report)| report.clone());
+    if cut.is_none() && code != Some(0) {
+        return Err(format!("the undisturbed run failed\n{story}"));
+    }
     Ok(Played {
         code,
-        digest: of("report").next().map_or(Value::Null, |(_, report)| report["digest"].clone()),
+        digest: report["digest"].clone(),
+        steps: report["steps"].clone(),
+        seconds: report["seconds"].as_f64().unwrap_or(0.0),
         faults: of("fault").map(|(_, fault)| fault["message"].clone()).collect(),
         noticed: done.zip(regrouped).map(|(cut, at)| (at - cut).as_secs_f64()),
         others: codes
@@ -201,25 +299,28 @@ fn disturb(
     train: &mut Process,
 ) -> Result<Option<Instant>, String> {
     let Some((cut, victim)) = cut else { return Ok(None) };
-    let by = Instant::now() + Duration::from_secs(60);
-    let count = |train: &Process, kind: &str| {
-        let start = format!("{{\"event\":\"{kind}\"");
-        train.lines(0).iter().filter(|(_, line)| line.starts_with(&start)).count()
-    };
-    while count(train, "step") < 4 && train.ended().is_none() && Instant::now() < by {
-        std::thread::sleep(Duration::from_millis(2));
+    await_events(train, ("step", 4), Duration::from_secs(60));
+    if train.ended().is_some() {
+        return Err(format!("the job was over before the cut\n{}", train.last_words()));
     }
     yard.cut(cut, victim)?;
     let since = Instant::now();
     let patience = if cut.is_moment() { 300 } else { 20_000 };
-    while count(train, "regrouped") == 0
-        && train.ended().is_none()
-        && since.elapsed() < Duration::from_millis(patience)
-    {
-        std::thread::sleep(Duration::from_millis(2));
-    }
+    await_events(train, ("regrouped", 1), Duration::from_millis(patience));
     yard.mend(cut, victim)?;
     Ok(Some(since))
+}
+
+/// Waits until so many events of a kind were told, the job is over or the time is up.
+fn await_events(train: &mut Process, (kind, count): (&str, usize), patience: Duration) {
+    let start = format!("{{\"event\":\"{kind}\"");
+    let (mut read, mut found, by) = (0, 0, Instant::now() + patience);
+    while found < count && train.ended().is_none() && Instant::now() < by {
+        let lines = train.lines(read);
+        read += lines.len();
+        found += lines.iter().filter(|(_, line)| line.starts_with(&start)).count();
+        std::thread::sleep(Duration::from_millis(2));
+    }
 }
 
 /// Namespaces on a bridge. They go when this is dropped, and with this program.

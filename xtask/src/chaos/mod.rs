@@ -51,7 +51,8 @@ pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<(), String> {
     points::check_sites(root)?;
     let tools = tools(root, &options)?;
     if options.links {
-        return links::run(&tools, options.runs.min(LINKS_MAX));
+        let rounds = options.runs.min(LINKS_MAX);
+        return links::run(root, &tools, rounds, options.is_recorded);
     }
     let calm = Calm::default();
     let (start, next, lines) = (Instant::now(), AtomicU64::new(0), Mutex::new(Vec::new()));

@@ -48,6 +48,11 @@ const BUGS: &[Bug] = &[
         "surviving",
         "silence outlives its epoch, and hits whoever has the seat now",
     ),
+    bug(
+        "model-only-with-first",
+        "surviving",
+        "a model that was lost with the first seat is asked of nobody else",
+    ),
     bug("told-twice", "surviving", "a member that was released is told of the end again"),
     bug("below-minimum", "surviving", "a flock that is too small goes on"),
     bug(

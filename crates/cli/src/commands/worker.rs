@@ -11,7 +11,8 @@ use std::time::Duration;
 #[derive(Args)]
 #[command(after_long_help = "\
 The worker reads the data itself, so the job's paths must mean the same files on its host. SIGTERM and Ctrl-C \
-end the job politely: all workers finish the step in progress and a checkpoint is written if the job keeps any.
+end the job politely: all workers finish the step in progress and a checkpoint is written if the job keeps any. A \
+worker that stood still or was cut off, and was left behind by the others, joins again by itself, three times at most.
 
 Example:
   starlings worker --join 10.0.0.5:7077 --ticket flock.ticket")]
@@ -51,7 +52,11 @@ pub(super) fn run(arguments: Arguments) -> Result<()> {
     if !arguments.quiet {
         complain(&format!("joining {} as {}", options.coordinator, options.host));
     }
-    starlings::serve(&options)?;
+    starlings::serve_and_tell(&options, &|fault| {
+        if !arguments.quiet {
+            complain(&format!("{fault}; joining again"));
+        }
+    })?;
     if !arguments.quiet {
         complain("the job is done");
     }

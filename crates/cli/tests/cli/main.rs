@@ -22,3 +22,4 @@ mod round_trips;
 mod stores;
 mod transports;
 mod trees;
+mod unheard;

@@ -9,6 +9,7 @@ use crate::exchange::packet::Losses;
 use crate::merge::{MergeOptions, Merger};
 use crate::net::PART_BYTES;
 use crate::recovery::Flocked;
+use crate::stock::host_memory;
 use starlings_core::{Blame, Block, Deadline, Fault, Result, Seat, Step, Update, failpoint};
 use starlings_transport::{Header, Lane};
 
@@ -179,7 +180,7 @@ impl Flock {
         if !behind.contains(&me) {
             return Ok(self.progress.in_hand.then(|| self.take_in_hand()));
         }
-        let bytes = net.next_parts(source, header, by)?;
+        let bytes = net.next_parts(source, (header, host_memory() / 2), by)?;
         let result: Update = postcard::from_bytes(&bytes).map_err(|_| {
             Fault::peer(Some(source), format!("{source} handed over what cannot be read"))
         })?;

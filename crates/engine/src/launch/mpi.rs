@@ -365,7 +365,7 @@ impl Follower {
             // Being asked to stop and having stopped is a job well done.
             _ => {}
         }
-        let done = Message::FromWorker(FromWorker::Finished { epoch: Epoch(0) });
+        let done = Message::FromWorker(FromWorker::Finished { epoch: Epoch(0), holds: false });
         lead.send(&done, Deadline::after_ms(SEND_MS))?;
         await_done(&lead)?;
         self.world.finish()

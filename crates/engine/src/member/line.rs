@@ -6,7 +6,7 @@ use super::{JoinOptions, enter, welcome};
 use starlings_cluster::control::Control;
 use starlings_cluster::protocol::{FromWorker, Message};
 use starlings_core::{Deadline, Epoch, Fault, Result, Seat};
-use starlings_transport::{Hello, PROTOCOL_VERSION, Purpose, Ticket, connect};
+use starlings_transport::{Hello, PROTOCOL_VERSION, Purpose, connect};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex};
 use std::time::Duration;
@@ -28,7 +28,8 @@ pub(super) struct Line {
     durable: AtomicBool,
     /// The last lineup it has.
     pub(super) epoch: AtomicU32,
-    finished: AtomicBool,
+    /// That it has finished, once it has said so.
+    finished: Mutex<Option<FromWorker>>,
     /// The model that was sent home. It may have been lost with the coordinator that had it.
     sent: Mutex<Option<FromWorker>>,
     /// Whom it saw vanish last. A coordinator that was not there could not hear it.
@@ -47,7 +48,7 @@ impl Line {
             // Until the coordinator says otherwise another one may follow it, where there is a ticket to find it by.
             durable: AtomicBool::new(options.ticket_path.is_some()),
             epoch: AtomicU32::new(0),
-            finished: AtomicBool::new(false),
+            finished: Mutex::new(None),
             sent: Mutex::new(None),
             accused: Mutex::new(None),
             over: AtomicBool::new(false),
@@ -76,7 +77,7 @@ impl Line {
     /// Says something, now or to the next coordinator.
     pub(super) fn say(&self, said: FromWorker, within_ms: u64) -> Result<()> {
         if matches!(said, FromWorker::Finished { .. }) {
-            self.finished.store(true, Ordering::Relaxed);
+            *enter(&self.finished) = Some(said.clone());
         }
         if matches!(said, FromWorker::Model(_)) && self.returns() {
             *enter(&self.sent) = Some(said.clone());
@@ -121,9 +122,8 @@ impl Line {
                 if let Some(accusation) = enter(&self.accused).clone() {
                     let _ = self.mention(accusation);
                 }
-                if self.finished.load(Ordering::Relaxed) {
-                    let epoch = Epoch(self.epoch.load(Ordering::Relaxed));
-                    let _ = self.mention(FromWorker::Finished { epoch });
+                if let Some(finished) = enter(&self.finished).clone() {
+                    let _ = self.mention(finished);
                 }
                 return Ok(());
             }
@@ -153,11 +153,7 @@ impl Line {
     }
 
     fn call_again(&self) -> Result<Control> {
-        // The next coordinator writes the ticket anew, with its own address.
-        let fresh = self.options.ticket_path.as_deref().and_then(|path| Ticket::load(path).ok());
-        let fresh = fresh.filter(|ticket| ticket.job == self.options.ticket.job);
-        let address = fresh.and_then(|ticket| ticket.address).unwrap_or(self.options.coordinator);
-        let control = call(&self.options, address, Duration::from_secs(1))?;
+        let control = call(&self.options, self.options.address(), Duration::from_secs(1))?;
         welcome(&control)?;
         let member = self.member.load(Ordering::Relaxed);
         let epoch = Epoch(self.epoch.load(Ordering::Relaxed));

@@ -16,6 +16,7 @@ use line::Line;
 pub(crate) use line::call;
 use mesh::{Yard, gatekeeper};
 use orders::Orders;
+use starlings_cluster::bytes::Bytes;
 use starlings_cluster::control::Control;
 use starlings_cluster::protocol::{Assignment, FromWorker, Message, ToWorker};
 use starlings_core::{Blame, Deadline, Epoch, Fault, JobId, Result, Seat, failpoint};
@@ -38,6 +39,13 @@ const PARTING_MS: u64 = 20_000;
 /// How long the coordinator may take to say who is left: it may be waiting for more workers.
 const REGROUP_MS: u64 = 120_000;
 
+/// How long a member that is done stays, should it be asked for the result: as long as several may take, one after the
+/// other, to send it.
+const STAY_MS: u64 = 300_000;
+
+/// Makes the result anew for a coordinator that has not got it.
+pub type Held = Box<dyn Fn() -> Result<Bytes>>;
+
 /// How to join.
 #[derive(Clone, Debug)]
 pub struct JoinOptions {
@@ -53,6 +61,15 @@ pub struct JoinOptions {
     pub patience: Duration,
     /// The ticket's file: a coordinator that follows this one writes its address there.
     pub ticket_path: Option<PathBuf>,
+}
+
+impl JoinOptions {
+    /// Where the coordinator is now: one that follows another writes the ticket anew, with its own address.
+    pub(crate) fn address(&self) -> SocketAddr {
+        let fresh = self.ticket_path.as_deref().and_then(|path| Ticket::load(path).ok());
+        let fresh = fresh.filter(|ticket| ticket.job == self.ticket.job);
+        fresh.and_then(|ticket| ticket.address).unwrap_or(self.coordinator)
+    }
 }
 
 /// This host's name, for reports.
@@ -182,6 +199,12 @@ impl Member {
         }
     }
 
+    /// Whether the others took this member for lost and go on without it: it may come again, as new.
+    #[must_use]
+    pub fn is_left_behind(&self) -> bool {
+        self.shell.orders.is_left_behind()
+    }
+
     /// When this member, asked to leave, may go.
     #[must_use]
     pub fn parting(&self) -> Parting {
@@ -194,20 +217,20 @@ impl Member {
         Box::new(Rejoin { shell: self.shell.clone() })
     }
 
-    /// Says how it ended and waits (not for long) for the coordinator's last word. A fault comes back as the
-    /// coordinator knows it: it has heard all survivors.
+    /// Says how it ended and waits (not for long) for the coordinator's last word; sends the result if it is asked for
+    /// it. A fault comes back as the coordinator knows it: it has heard all survivors.
     ///
     /// # Errors
     /// The fault that ended the job.
-    pub fn leave(self, outcome: Result<()>) -> Result<()> {
+    pub fn leave(self, outcome: Result<Option<Held>>) -> Result<()> {
         let orders = &self.shell.orders;
         match outcome {
             // Being asked to stop and having stopped is a job well done.
-            Ok(()) => self.shell.finished().and_then(|()| orders.last_word(60_000)),
+            Ok(held) => self.stay(held),
             // The coordinator has let it go already.
-            Err(fault) if orders.is_released() => Err(fault),
+            Err(fault) if orders.is_released() || orders.is_left_behind() => Err(fault),
             Err(fault) if fault.blame() == Blame::Interrupted => {
-                let told = self.shell.finished().and_then(|()| orders.last_word(60_000));
+                let told = self.shell.finished(false).and_then(|()| orders.last_word(60_000));
                 told.and(Err(fault))
             }
             Err(fault) => {
@@ -218,6 +241,18 @@ impl Member {
                 Err(fault)
             }
         }
+    }
+
+    /// Is done, and stays until the result is home: whoever was to send it may be lost with it.
+    fn stay(&self, held: Option<Held>) -> Result<()> {
+        self.shell.finished(held.is_some())?;
+        let by = Deadline::after_ms(STAY_MS);
+        while self.shell.orders.is_asked(by)? {
+            if let Some(held) = &held {
+                self.tell(FromWorker::Model(held()?))?;
+            }
+        }
+        Ok(())
     }
 
     /// A lost peer as the coordinator sees it. It has heard all survivors and knows who fell first, while this
@@ -248,8 +283,8 @@ impl Shell {
         Epoch(self.line.epoch.load(Ordering::Relaxed))
     }
 
-    fn finished(&self) -> Result<()> {
-        self.tell(FromWorker::Finished { epoch: self.epoch() })
+    fn finished(&self, holds: bool) -> Result<()> {
+        self.tell(FromWorker::Finished { epoch: self.epoch(), holds })
     }
 
     fn accuse(&self, fault: &Fault) {
@@ -337,7 +372,8 @@ fn assigned(line: &Line, options: &JoinOptions) -> Result<(Assignment, bool)> {
         match received {
             Some(Message::ToWorker(ToWorker::Assign(given))) => return Ok((*given, false)),
             Some(Message::ToWorker(ToWorker::Prepare(given))) => return Ok((*given, true)),
-            Some(Message::ToWorker(ToWorker::Abort { message, .. })) => {
+            Some(Message::ToWorker(ToWorker::Abort { message, .. }))
+            | Some(Message::ToWorker(ToWorker::LeftBehind { message })) => {
                 return Err(Fault::peer(None, message));
             }
             Some(Message::ToWorker(ToWorker::Done | ToWorker::Stop | ToWorker::Released)) => {
@@ -416,8 +452,12 @@ fn start_hearing(line: &Arc<Line>, orders: &Arc<Orders>, stop: &Stop) -> Result<
                 Ok(None) => {}
                 Ok(Some(Message::ToWorker(ToWorker::Stop))) => stop.ask(),
                 Ok(Some(Message::ToWorker(ToWorker::Done))) => orders.done(),
+                Ok(Some(Message::ToWorker(ToWorker::Deliver))) => orders.ask(),
                 Ok(Some(Message::ToWorker(ToWorker::Regroup(lineup)))) => orders.regroup(*lineup),
                 Ok(Some(Message::ToWorker(ToWorker::Released))) => orders.release(),
+                Ok(Some(Message::ToWorker(ToWorker::LeftBehind { message }))) => {
+                    orders.leave_behind(Fault::peer(None, message));
+                }
                 Ok(Some(Message::ToWorker(ToWorker::Abort { message, fault }))) => {
                     orders.abort(Fault::peer(fault.and_then(|fault| fault.rank), message));
                 }

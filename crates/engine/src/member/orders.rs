@@ -18,8 +18,12 @@ pub(super) struct Orders {
 struct Ordered {
     aborted: Option<Fault>,
     done: bool,
+    /// Whether the result is wanted of this member.
+    asked: bool,
     over: bool,
     released: bool,
+    /// Whether the others go on without this member, since they took it for lost.
+    left_behind: bool,
     /// The newest lineup that nobody has taken up yet.
     lineup: Option<Lineup>,
     net: Option<Arc<Net>>,
@@ -102,7 +106,7 @@ impl Orders {
 
     pub(super) fn is_done(&self) -> bool {
         let state = enter(&self.state);
-        state.done || state.over || state.released
+        state.done || state.over || state.released || state.left_behind
     }
 
     pub(super) fn is_released(&self) -> bool {
@@ -149,8 +153,24 @@ impl Orders {
         self.changed.notify_all();
     }
 
+    /// The others took this member for lost, and go on.
+    pub(super) fn leave_behind(&self, fault: Fault) {
+        enter(&self.state).left_behind = true;
+        self.abort(fault);
+    }
+
+    pub(super) fn is_left_behind(&self) -> bool {
+        enter(&self.state).left_behind
+    }
+
     pub(super) fn done(&self) {
         enter(&self.state).done = true;
+        self.changed.notify_all();
+    }
+
+    /// The result is wanted of this member.
+    pub(super) fn ask(&self) {
+        enter(&self.state).asked = true;
         self.changed.notify_all();
     }
 
@@ -171,6 +191,25 @@ impl Orders {
         }
         let waited = self.changed.wait_timeout_while(state, wait, |state| !state.over);
         waited.map_or(true, |(state, _)| state.over)
+    }
+
+    /// Waits for the last word; true as soon as the result is wanted of this member instead.
+    pub(super) fn is_asked(&self, by: Deadline) -> Result<bool> {
+        let mut state = enter(&self.state);
+        loop {
+            if let Some(fault) = &state.aborted {
+                return Err(fault.clone());
+            }
+            if state.done {
+                return Ok(false);
+            }
+            if std::mem::take(&mut state.asked) {
+                return Ok(true);
+            }
+            let Some(left) = by.left() else { return Ok(false) };
+            let waited = self.changed.wait_timeout(state, left);
+            state = waited.expect("nobody panics with this lock held").0;
+        }
     }
 
     /// Waits for `done` or an abort, or until the time is up.

@@ -1,6 +1,7 @@
 //! Bytes of any number between two seats, as several messages: a model with its optimiser's state may be larger than a message
 //! can be, and whoever takes it over must not wait for a link that was broken as if by an attack. The tag of each
-//! message says how many follow, so that memory grows with what has arrived and nothing is announced.
+//! message says how many follow, so that memory grows with what has arrived and nothing is announced; whoever receives
+//! says how much it has room for.
 
 use super::{Arrival, Net};
 use starlings_core::{Deadline, Fault, Result, Seat};
@@ -30,18 +31,30 @@ impl Net {
         Ok(())
     }
 
-    /// What [`send_parts`](Net::send_parts) sent from a seat under this header, whatever its tag.
+    /// What [`send_parts`](Net::send_parts) sent from a seat under this header, whatever its tag: `most` bytes at most.
     ///
     /// # Errors
-    /// A lost peer, an abort or the deadline; or parts that do not follow each other.
-    pub(crate) fn next_parts(&self, from: Seat, header: Header, by: Deadline) -> Result<Vec<u8>> {
+    /// A lost peer, an abort or the deadline; parts that do not follow each other, or are too many.
+    pub(crate) fn next_parts(
+        &self,
+        from: Seat,
+        (header, most): (Header, u64),
+        by: Deadline,
+    ) -> Result<Vec<u8>> {
         let mine = |arrival: &Arrival| {
             let Header { kind, step, .. } = arrival.header;
             arrival.from == from && (kind, step) == (header.kind, header.step)
         };
         let first = self.next(header.lane, mine, by)?;
         let (mut bytes, mut rest) = (first.payload, first.header.tag);
-        while rest > 0 {
+        loop {
+            if bytes.len() as u64 > most {
+                let what = format!("{from} sent more than the {most} bytes that there is room for");
+                return Err(Fault::peer(Some(from), what));
+            }
+            if rest == 0 {
+                return Ok(bytes);
+            }
             let next = self.next(header.lane, mine, by)?;
             if next.header.tag != rest - 1 {
                 let what = format!("{from} sent parts that do not follow each other");
@@ -50,7 +63,6 @@ impl Net {
             rest -= 1;
             bytes.extend_from_slice(&next.payload);
         }
-        Ok(bytes)
     }
 }
 
@@ -76,8 +88,8 @@ mod tests {
                     }
                     return sent.clone();
                 }
-                let whole = perch.net.next_parts(Seat(0), HEADER, by).unwrap();
-                assert!(perch.net.next_parts(Seat(0), HEADER, by).unwrap().is_empty());
+                let whole = perch.net.next_parts(Seat(0), (HEADER, 20), by).unwrap();
+                assert!(perch.net.next_parts(Seat(0), (HEADER, 0), by).unwrap().is_empty());
                 whole
             });
             assert!(came.iter().all(|came| *came == sent), "in messages of {most} bytes");
@@ -94,9 +106,26 @@ mod tests {
                 }
                 return true;
             }
-            perch.net.next_parts(Seat(0), HEADER, by).is_err()
+            perch.net.next_parts(Seat(0), (HEADER, 9), by).is_err()
         });
         assert_eq!(refused, [true, true]);
+    }
+
+    #[test]
+    fn a_member_cannot_send_more_than_there_is_room_for() {
+        let told = flock(2, |perch| {
+            let by = Deadline::after(PATIENCE);
+            if perch.seat() == 0 {
+                // It says that many more follow; the fourth is one too many, and nobody waits for a fifth.
+                for rest in (u32::MAX - 3..=u32::MAX).rev() {
+                    let header = Header { tag: rest, ..HEADER };
+                    perch.net.send(Seat(1), header, &[7; 100], by).unwrap();
+                }
+                return String::new();
+            }
+            perch.net.next_parts(Seat(0), (HEADER, 399), by).unwrap_err().message()
+        });
+        assert!(told[1].contains("rank 0") && told[1].contains("399 bytes"), "{told:?}");
     }
 
     #[test]

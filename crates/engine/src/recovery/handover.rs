@@ -8,6 +8,7 @@ use crate::desk::{Desk, extent, first_model, place_of};
 use crate::keeper::{Resumed, lacking};
 use crate::merge::{MergeOptions, Merger};
 use crate::net::PART_BYTES;
+use crate::stock::room_for_model;
 use crate::walk::{Walk, Walked};
 use starlings_cluster::checkpoint::Store;
 use starlings_cluster::tensors::{read_model, write_model};
@@ -35,7 +36,8 @@ impl Desk {
             return Ok(());
         }
         failpoint!("handover-awaited");
-        let bytes = self.net.next_parts(source, header, by)?;
+        let most = room_for_model(&*self.learner, &self.facts);
+        let bytes = self.net.next_parts(source, (header, most), by)?;
         failpoint!("handover-arrived");
         // Whoever cannot read it goes; the one who has the model stays.
         let broken = || Fault::machine(format!("what {source} handed over cannot be read"));

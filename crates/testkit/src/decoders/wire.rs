@@ -105,7 +105,7 @@ fn spoken() -> Vec<Message> {
     vec![
         Message::FromWorker(ready),
         Message::FromWorker(FromWorker::event(&Event::Waiting { have: 1, want: 2 })),
-        Message::FromWorker(FromWorker::Finished { epoch: Epoch(1) }),
+        Message::FromWorker(FromWorker::Finished { epoch: Epoch(1), holds: true }),
         Message::FromWorker(FromWorker::Model(vec![1, 2, 3].into())),
         Message::ToWorker(ToWorker::Welcome(Some(vec![4, 5].into()))),
         Message::ToWorker(ToWorker::Stop),

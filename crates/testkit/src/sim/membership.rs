@@ -161,7 +161,7 @@ impl Scenario {
             Happening::Message { message: Message::Alarm, .. } => {
                 let said = if it.done_at.is_some_and(|time| now >= time) && !it.finished {
                     it.finished = true;
-                    Event::Finished { member: member(seat), epoch: Epoch(0) }
+                    Event::Finished { member: member(seat), epoch: Epoch(0), holds: false }
                 } else {
                     let (step, phase) = (Step(now / 10), "computation".to_string());
                     Event::Phase { member: member(seat), step, phase, waits: true, bytes: 0 }

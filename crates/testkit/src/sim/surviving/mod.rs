@@ -15,6 +15,7 @@
 //! | I7 | everyone who is there at the end is told so, nobody twice, and whoever wants to leave may |
 //! | I8 | no epoch has fewer members than the job needs |
 //! | I9 | whoever is gone is forgotten |
+//! | I10 | a job that is done has its model at home, unless all who had it are gone |
 
 mod ears;
 mod oracle;
@@ -298,6 +299,8 @@ impl Simulated<'_> {
                     self.outcome.told.insert(from, 0);
                 }
                 let leaves = matches!(event, Event::Leave { .. });
+                let it = &self.members[from.index()];
+                self.outcome.delivered |= matches!(event, Event::Delivered { .. }) && !it.forgotten;
                 if matches!(event, Event::Finished { .. }) {
                     let it = &mut self.members[from.index()];
                     it.counts = !it.forgotten;
@@ -343,7 +346,7 @@ impl Simulated<'_> {
             Command::Tell { member, verdict } => {
                 self.members[place(member).index()].answered = true;
                 self.stopping |= verdict == Verdict::Stop;
-                if verdict != Verdict::Stop {
+                if !matches!(verdict, Verdict::Stop | Verdict::Deliver) {
                     *self.outcome.told.entry(place(member)).or_default() += 1;
                 }
                 self.network.send(home, place(member), Message::Told(verdict));
@@ -358,7 +361,10 @@ impl Simulated<'_> {
                 let seat = host.and_then(|number| number.parse().ok()).expect("hosts are numbered");
                 self.outcome.blame(self.scenario, Seat(seat));
             }
-            Command::Complete { .. } => self.end(true),
+            Command::Complete { stopped } => {
+                self.check_delivered(stopped.is_some());
+                self.end(true);
+            }
             Command::Abort { .. } => {
                 self.check_given_up();
                 self.end(false);
@@ -373,6 +379,14 @@ impl Simulated<'_> {
         let working = placed.iter().filter(|placed| placed.standing == Standing::Running).count();
         if working as u32 >= self.scenario.least && !self.stopping {
             self.outcome.breaks(format!("I3: the job is given up while {working} work"));
+        }
+    }
+
+    /// I10: the model is here, or nobody can be asked for it.
+    fn check_delivered(&mut self, stopped: bool) {
+        let holder = self.members.iter().position(|it| it.counts && !it.forgotten);
+        if let (false, false, Some(member)) = (stopped, self.outcome.delivered, holder) {
+            self.outcome.breaks(format!("I10: the model is lost, and member {member} has it"));
         }
     }
 
@@ -546,6 +560,9 @@ impl Simulated<'_> {
                 self.alarm(self.later(seat, time), seat, Alarm::Read);
             }
             Message::Told(Verdict::Stop) => {}
+            Message::Told(Verdict::Deliver) => {
+                self.say(seat, Event::Delivered { member: id(seat) });
+            }
             Message::Told(_) | Message::Closed => self.go(seat),
             Message::Lineup(epoch, seats, deal) => self.regroup(seat, epoch, seats, deal),
             _ => {}
@@ -656,11 +673,14 @@ impl Simulated<'_> {
             let time = self.network.draw(300);
             self.alarm(self.later(seat, time), seat, Alarm::Computed(epoch));
         }
+        if done.delivers {
+            self.say(seat, Event::Delivered { member: id(seat) });
+        }
         if done.finished && !self.members[seat.index()].finished {
             self.members[seat.index()].finished = true;
             let working = self.members[seat.index()].working.as_ref();
             let epoch = working.and_then(Working::epoch).unwrap_or(Epoch(0));
-            self.say(seat, Event::Finished { member: id(seat), epoch });
+            self.say(seat, Event::Finished { member: id(seat), epoch, holds: true });
         }
     }
 }

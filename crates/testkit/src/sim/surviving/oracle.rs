@@ -23,6 +23,8 @@ pub struct Outcome {
     pub reported: BTreeMap<u64, Contribution>,
     /// Whether a member that counts has finished: the rest may be brought to its end by fewer than the job needs.
     pub(super) is_done: bool,
+    /// Whether the model has come home.
+    pub(super) delivered: bool,
     /// Members by epoch.
     pub(super) rosters: BTreeMap<u32, u64>,
     /// How often each member was told that it is over; only those who came in time are here.

@@ -74,6 +74,8 @@ pub(super) struct Done {
     pub(super) reported: Vec<(u64, Contribution)>,
     /// It begins to compute, in that epoch.
     pub(super) computes: Option<Epoch>,
+    /// The first seat sends the model home.
+    pub(super) delivers: bool,
     pub(super) finished: bool,
     /// Everyone who had a model is gone.
     pub(super) restarted: bool,
@@ -308,6 +310,7 @@ impl Working {
 
     fn next_step(&mut self, done: &mut Done) -> Phase {
         if self.steps() == self.steps {
+            done.delivers = self.place() == Seat(0);
             return Phase::Ending(self.summing(vec![Block::counts("end", vec![1])]));
         }
         done.computes = self.epoch;

@@ -1,0 +1,100 @@
+//! Members that must go, and say so in time: the others go on without them. The last one stays until a newcomer has the
+//! model.
+
+use super::{Command, Membership, Stage, Verdict};
+use crate::roster::{MemberId, Placed, Standing};
+use starlings_core::{Blame, Step, planted};
+
+/// Why a job ends whose last worker must go.
+const LAST_LEAVES: &str = "the last worker was asked to leave";
+
+/// A last worker that must go, and does as soon as somebody else has the model.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Heirless {
+    member: MemberId,
+    /// Until when somebody may come.
+    by: u64,
+    /// Its step when somebody came: whoever is at this step has the model.
+    step: Option<Step>,
+}
+
+impl Membership {
+    /// Whether this member must go and stays only until a newcomer has the model.
+    #[must_use]
+    pub fn awaits_heir(&self, member: MemberId) -> bool {
+        let Stage::Running(run) = &self.stage else { return false };
+        run.heirless.is_some_and(|heirless| heirless.member == member)
+    }
+
+    /// A member must go: the others go on without it. The last one that has the model stays until a newcomer has it, too;
+    /// where there is none it cannot go, so the job ends politely.
+    pub(super) fn leave(&mut self, now: u64, member: MemberId, out: &mut Vec<Command>) {
+        self.detector.beat(now, member);
+        let waits = self.lobby.iter().any(|info| info.member == member);
+        let Stage::Running(run) = &mut self.stage else {
+            return self.lost(now, member, "it left", out);
+        };
+        if waits && !planted!("lobby-may-not-leave") {
+            out.push(Command::Tell { member, verdict: Verdict::Released });
+            return self.lost(now, member, "it left", out);
+        }
+        let has_heir = run.roster.placed.iter().any(|it| it.has_model_beside(member));
+        let alone = !has_heir || run.wish.least.is_none();
+        let to_come = !self.preparing.is_empty() || run.roster.running() > 1;
+        let Some(placed) = run.roster.find(member) else { return };
+        if placed.standing != Standing::Running {
+            return;
+        }
+        if alone && run.wish.least.is_some() && to_come && run.stop.is_none() {
+            let by = now.saturating_add(self.options.join_ms);
+            run.heirless.get_or_insert(Heirless { member, by, step: None });
+            return;
+        }
+        if alone {
+            return self.stop(now, Blame::Interrupted, LAST_LEAVES.to_string(), out);
+        }
+        self.release(now, member, out);
+    }
+
+    /// The others go on without a member that must go.
+    fn release(&mut self, now: u64, member: MemberId, out: &mut Vec<Command>) {
+        let Stage::Running(run) = &mut self.stage else { return };
+        let Some(placed) = run.roster.find(member) else { return };
+        if !planted!("leaver-stays") {
+            placed.standing = Standing::Departed;
+        }
+        out.push(Command::Tell { member, verdict: Verdict::Released });
+        self.detector.forget(member);
+        self.regroup(now, Vec::new(), out);
+    }
+
+    /// The last worker goes as soon as somebody else has the model, or ends the job if nobody comes.
+    pub(super) fn release_the_last(&mut self, now: u64, out: &mut Vec<Command>) {
+        let Stage::Running(run) = &mut self.stage else { return };
+        let Some(mut heirless) = run.heirless.take() else { return };
+        let Heirless { member, by, .. } = heirless;
+        let leaver = run.roster.find(member).filter(|it| it.standing == Standing::Running);
+        let Some(own) = leaver.map(|it| it.progress.as_ref().map_or(Step(0), |it| it.step)) else {
+            return;
+        };
+        if run.stop.is_some() {
+            return;
+        }
+        if run.roster.running() == 1 {
+            heirless.step = None;
+            if self.preparing.is_empty() || now >= by {
+                return self.stop(now, Blame::Interrupted, LAST_LEAVES.to_string(), out);
+            }
+        } else {
+            let step = *heirless.step.get_or_insert(own);
+            let has_it = |it: &Placed| {
+                let there = it.progress.as_ref().is_some_and(|progress| progress.step >= step);
+                it.info.member != member && it.standing == Standing::Running && there
+            };
+            if run.roster.placed.iter().any(has_it) {
+                return self.release(now, member, out);
+            }
+        }
+        run.heirless = Some(heirless);
+    }
+}

@@ -27,6 +27,7 @@ mod pass;
 mod places;
 mod precision;
 mod recipe;
+mod recurrence;
 mod room;
 mod schedule;
 mod section;

@@ -6,8 +6,10 @@
 use crate::chain::{Link, Source};
 use crate::flow::{Flow, Form};
 use crate::goal::{Goal, Told};
+use crate::layers::Recurrent;
 use crate::parts::{join, slice};
 use crate::pass::{Pass, Weights, numbers, tensor};
+use crate::recurrence::Recurrence;
 use crate::split::{Ends, Meeting, Span, Split};
 use crate::stack::Stack;
 use crate::stage::Parameter;
@@ -36,9 +38,17 @@ pub(crate) struct Section<'a> {
 
 /// Rows that have gone through a section and wait for their gradient.
 pub(crate) struct Course {
-    links: Vec<(Span, Link)>,
+    passages: Vec<(Span, Passage)>,
     /// What is to be small besides the loss.
     pub(crate) penalty: f64,
+}
+
+/// Rows that have gone through a span.
+enum Passage {
+    /// By themselves.
+    Link(Link),
+    /// With those who have the other units, step by step.
+    Steps(Recurrence),
 }
 
 impl Section<'_> {
@@ -54,19 +64,28 @@ impl Section<'_> {
         wires: &mut dyn Wires,
     ) -> Result<(Course, Flow)> {
         let mut together = Together::of(self.place, wires);
-        let (mut links, mut penalty, mut beside) = (Vec::new(), 0.0, Vec::new());
+        let (mut passages, mut penalty, mut beside) = (Vec::new(), 0.0, Vec::new());
         for (index, span) in self.split.spans(&self.stages).into_iter().enumerate() {
             beside.extend(span.opens.then(|| flow.clone().leaf()));
-            let mine = (self.stack, span.stages.clone());
-            let link = Link::forward(mine, flow, inner || index > 0, pass);
-            penalty += link.penalty();
-            flow = met(&span, link.output(), &mut together)?;
-            if let Some(before) = span.closes.then(|| beside.pop()).flatten() {
-                flow = flow.leaf().plus(before);
-            }
-            links.push((span, link));
+            let (inner, mine) = (inner || index > 0, (self.stack, span.stages.clone()));
+            let passage = match self.recurrent(&span) {
+                Some(layer) => {
+                    let (steps, states) =
+                        Recurrence::forward(layer, (flow, inner), pass, &mut together)?;
+                    flow = states;
+                    Passage::Steps(steps)
+                }
+                None => {
+                    let link = Link::forward(mine, flow, inner, pass);
+                    penalty += link.penalty();
+                    flow = met(&span, link.output(), &mut together)?;
+                    Passage::Link(link)
+                }
+            };
+            flow = forked(&span, flow.leaf(), &mut beside);
+            passages.push((span, passage));
         }
-        Ok((Course { links, penalty }, flow))
+        Ok((Course { passages, penalty }, flow))
     }
 
     /// The loss of rows that came out of the last layer, and its gradient by them.
@@ -103,13 +122,34 @@ impl Section<'_> {
     ) -> Result<Option<Flow>> {
         let mut together = Together::of(self.place, wires);
         let mut beside = Vec::new();
-        while let Some((span, link)) = course.links.pop() {
+        while let Some((span, passage)) = course.passages.pop() {
             beside.extend(span.closes.then(|| gradient.clone()));
-            let above = gradient.take().map(Source::Above);
-            let back = above.and_then(|source| link.backward(source));
-            let (gradients, below) = back.map_or((None, None), |(own, below)| (Some(own), below));
+            // The other way is done: its gradient waits where the ways part.
+            if let Some(last) = span.turns.then(|| beside.last_mut()).flatten() {
+                std::mem::swap(last, &mut gradient);
+            }
+            let is_split = span.outputs == Meeting::Gather;
+            let mut above = gradient.take();
+            if is_split && (span.turns || span.closes) {
+                above = above.map(|above| own_columns(above, &together));
+            }
             let mine = (self.parameters, self.stack.parameters_of(span.stages.clone()));
-            sums.add(mine, (self.weights, pass), gradients);
+            let below = match (passage, above) {
+                (Passage::Steps(steps), Some(above)) => {
+                    steps.backward(above, mine, self.weights, (&mut together, sums))?
+                }
+                (Passage::Link(link), Some(above)) => {
+                    let back = link.backward(Source::Above(above));
+                    let (gradients, below) =
+                        back.map_or((None, None), |(own, below)| (Some(own), below));
+                    sums.add(mine, (self.weights, pass), gradients);
+                    below
+                }
+                (_, None) => {
+                    sums.add(mine, (self.weights, pass), None);
+                    None
+                }
+            };
             let before = span.opens.then(|| beside.pop()).flatten().flatten();
             gradient = match below {
                 Some(below) => Some(returned(&span, (below, before), &mut together)?),
@@ -129,13 +169,22 @@ impl Section<'_> {
         for span in self.split.spans(&self.stages) {
             beside.extend(span.opens.then(|| flow.clone()));
             let mut pass = Pass::answering(self.weights);
-            let output = self.stack.forward_between(flow, &mut pass, span.stages.clone());
-            flow = met(&span, output, &mut together)?;
-            if let Some(before) = span.closes.then(|| beside.pop()).flatten() {
-                flow = flow.plus(before);
-            }
+            flow = match self.recurrent(&span) {
+                Some(layer) => Recurrence::forward(layer, (flow, false), &pass, &mut together)?.1,
+                None => {
+                    let output = self.stack.forward_between(flow, &mut pass, span.stages.clone());
+                    met(&span, output, &mut together)?
+                }
+            };
+            flow = forked(&span, flow, &mut beside);
         }
         Ok(flow)
+    }
+
+    /// The layer of a span whose workers meet at each of its steps.
+    fn recurrent(&self, span: &Span) -> Option<&Recurrent> {
+        let first = span.stages.start;
+        self.split.meets_at_steps(first).then(|| self.stack.stage(first).recurrent()).flatten()
     }
 
     /// The whole of what came out of the last layer, at the first of those who share it; nothing at the others.
@@ -150,6 +199,21 @@ impl Section<'_> {
                 let (form, own) = (widened(flow.form(), together.parts), numbers(flow.flat()));
                 Ok(together.at_first(own)?.map(|parts| joined(&parts, form)))
             }
+        }
+    }
+}
+
+/// What goes on after a span where ways turn or join.
+fn forked(span: &Span, flow: Flow, beside: &mut Vec<Flow>) -> Flow {
+    match (span.turns, span.closes, beside.pop()) {
+        (true, _, Some(before)) => {
+            beside.push(flow);
+            before
+        }
+        (_, true, Some(other)) => flow.plus(other),
+        (_, _, waiting) => {
+            beside.extend(waiting);
+            flow
         }
     }
 }
@@ -177,13 +241,15 @@ fn returned(
         Some(beside) => below.plus(beside),
         None => below,
     };
-    if !span.narrows_gradients {
-        return Ok(below);
-    }
-    let form = below.form();
+    Ok(if span.narrows_gradients { own_columns(below, together) } else { below })
+}
+
+/// This part's columns of rows that all have.
+fn own_columns(flow: Flow, together: &Together<'_>) -> Flow {
+    let form = flow.form();
     let part = (together.part as usize, together.parts as usize);
-    let own = slice(&numbers(below.flat()), run(form), part);
-    Ok(filled(own, narrowed(form, part.1)))
+    let own = slice(&numbers(flow.flat()), run(form), part);
+    filled(own, narrowed(form, part.1))
 }
 
 /// The sum over all parts.

@@ -11,18 +11,25 @@
 //! | rows | those for some inputs | split | partial | broadcast | split |
 //! | heads | queries, keys, values and output rows of some heads | broadcast | partial | broadcast | partial |
 //! | width | some numbers of each token's vector | broadcast | split | split | broadcast |
+//! | channels | scale and shift of some channels (norms by batch or groups) | split | split | split | split |
+//! | units | some units of a recurrent layer, in all gates | broadcast | broadcast | broadcast | partial |
 //!
 //! What is partial is summed; what is split is put together, and a gradient of which a part has use only for its own columns
 //! is narrowed to them. So a layer in columns and the next one in rows cost one sum forward, after the second, and one back,
 //! before the first; attention costs as much by itself. An embedding is cut by width and not by tokens, for then what
 //! travels is a P-th of each vector instead of a sum of whole vectors of which all but one are zeros, and every part has the
-//! same work whatever tokens come.
+//! same work whatever tokens come. Units of a recurrent layer meet at every step, where the state is put together
+//! (`recurrence.rs`).
+//!
+//! Where the way forks and joins again, beside a shortcut, rows are whole: so a residual block costs one sum forward, after its
+//! second convolution, and where its shortcut has a convolution of its own, in columns, the putting together of these.
 
 use crate::flow::Form;
+use crate::layers::gates;
 use crate::parts::mark;
 use crate::stack::Stack;
 use crate::stage::Parameter;
-use crate::unfold::{Piece, Unfolded, unfolded};
+use crate::unfold::{Fork, Piece, Unfolded, unfolded};
 use starlings_core::{Fault, Result};
 use std::ops::Range;
 
@@ -52,6 +59,10 @@ pub(crate) enum Cut {
     Heads,
     /// Everyone has some numbers of the vector of each token.
     Width,
+    /// Everyone normalises some channels.
+    Channels,
+    /// Everyone has some units of a recurrent layer.
+    Units,
 }
 
 impl Cut {
@@ -61,11 +72,13 @@ impl Cut {
         match self {
             Cut::Whole => [Broadcast, Broadcast, Broadcast, Broadcast],
             Cut::Columns => [Broadcast, Split, Split, Partial],
-            Cut::Through => [Split, Split, Split, Split],
+            Cut::Through | Cut::Channels => [Split, Split, Split, Split],
             Cut::Rows => [Split, Partial, Broadcast, Split],
             Cut::Heads => [Broadcast, Partial, Broadcast, Partial],
             // Tokens have no gradient.
             Cut::Width => [Broadcast, Split, Split, Broadcast],
+            // States are put together at every step.
+            Cut::Units => [Broadcast, Broadcast, Broadcast, Partial],
         }
     }
 }
@@ -90,7 +103,7 @@ pub(crate) enum Meeting {
     Gather,
 }
 
-/// Layers between two conversions, or two ends of shortcuts.
+/// Layers between two conversions, or where the way forks or joins.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Span {
     pub(crate) stages: Range<usize>,
@@ -99,20 +112,25 @@ pub(crate) struct Span {
     /// Whether the gradient by what comes in is summed, and whether a part keeps but its own columns of it.
     pub(crate) sums_gradients: bool,
     pub(crate) narrows_gradients: bool,
-    /// Whether a shortcut begins before it, and whether one ends after it.
+    /// Whether the way forks before it; whether after it, the one way done, what came in goes the other; and whether after it
+    /// the ways join.
     pub(crate) opens: bool,
+    pub(crate) turns: bool,
     pub(crate) closes: bool,
 }
 
 /// One worker's part of a network.
 pub(crate) struct Split {
     cuts: Vec<Cut>,
-    shortcuts: Vec<Range<usize>>,
+    forks: Vec<Fork>,
     pub(crate) ends: Ends,
     /// Which part, from 0, and of how many.
     pub(crate) part: usize,
     pub(crate) parts: usize,
 }
+
+/// Layers with parameters for each channel, which they normalise by itself or with its neighbours.
+const NORMS: &[&str] = &["batch-norm", "group-norm"];
 
 /// Layers that work number by number, or channel by channel.
 const THROUGH: &[&str] = &[
@@ -130,18 +148,19 @@ const THROUGH: &[&str] = &[
 impl Split {
     /// A network of so many layers of which nothing is split.
     pub(crate) fn none(layers: usize) -> Split {
-        let (cuts, shortcuts) = (vec![Cut::Whole; layers], Vec::new());
-        Split { cuts, shortcuts, ends: Ends::Whole, part: 0, parts: 1 }
+        let (cuts, forks) = (vec![Cut::Whole; layers], Vec::new());
+        Split { cuts, forks, ends: Ends::Whole, part: 0, parts: 1 }
     }
 
     /// Annotates a network for so many parts: attention by heads; pairs of linear layers or convolutions with nothing else
-    /// but functions and pools between them, the first in columns and the second in rows; vectors of tokens by width; and
-    /// scores of tokens by columns. Layers inside a block are annotated by themselves.
+    /// but functions, pools and norms of channels between them, the first in columns and the second in rows; convolutions in
+    /// shortcuts by columns; recurrent layers by units; vectors of tokens by width; and scores of tokens by columns. Layers
+    /// inside a block are annotated by themselves.
     ///
     /// # Errors
     /// When nothing can be split, or the parts do not divide what is to be.
     pub(crate) fn of(stack: &Stack, (part, parts): (usize, usize), ends: Ends) -> Result<Split> {
-        let Unfolded { pieces, shortcuts } = unfolded(stack);
+        let Unfolded { pieces, forks } = unfolded(stack);
         let mut cuts = vec![Cut::Whole; pieces.len()];
         let ends = match pieces.last() {
             Some(last) if ends == Ends::Vocabulary && kind(last.line) == "linear" => {
@@ -154,7 +173,7 @@ impl Split {
         let mut at = 0;
         while at < cuts.len() {
             let piece = &pieces[at];
-            let partner = partner(&pieces, at).filter(|&it| cuts[it] == Cut::Whole);
+            let partner = partner(&pieces, &forks, at).filter(|&it| cuts[it] == Cut::Whole);
             match (kind(piece.line), partner) {
                 ("attention", _) => {
                     divisible(piece, (number(piece.line, 1), "heads"), parts)?;
@@ -164,12 +183,20 @@ impl Split {
                     divisible(piece, (number(piece.line, 2), "numbers for each token"), parts)?;
                     cuts[at] = Cut::Width;
                 }
+                ("rnn" | "lstm" | "gru", _) => {
+                    divisible(piece, (number(piece.line, 1), "units"), parts)?;
+                    cuts[at] = Cut::Units;
+                }
                 (_, Some(next)) => {
-                    divisible(piece, (channels(piece.stage.output()), "outputs"), parts)?;
-                    cuts[at] = Cut::Columns;
-                    cuts[at + 1..next].fill(Cut::Through);
+                    in_columns(&pieces, at..next, &mut cuts, parts)?;
                     cuts[next] = Cut::Rows;
                     at = next;
+                }
+                ("conv", None) => {
+                    if let Some(end) = rest_of_shortcut(&pieces, &forks, at) {
+                        in_columns(&pieces, at..end, &mut cuts, parts)?;
+                        at = end - 1;
+                    }
                 }
                 _ => {}
             }
@@ -177,9 +204,9 @@ impl Split {
         }
         if cuts.iter().all(|&cut| cut == Cut::Whole) {
             return Err(Fault::caller("no layer of this network can be split")
-                .hint("attention, vectors of tokens, and two linear layers or convolutions with only a function or a pool between them can; else choose plan 'pipeline' or 'data-parallel'"));
+                .hint("attention, vectors of tokens, recurrent layers, residual blocks, and two linear layers or convolutions with only functions, pools and norms of channels between them can; else choose plan 'pipeline' or 'data-parallel'"));
         }
-        Ok(Split { cuts, shortcuts, ends, part, parts })
+        Ok(Split { cuts, forks, ends, part, parts })
     }
 
     /// The line of this part's own layer.
@@ -191,6 +218,7 @@ impl Split {
         };
         match self.cuts[index] {
             Cut::Columns => narrowed(1),
+            Cut::Channels if kind(line) == "group-norm" => narrowed(1),
             Cut::Width => narrowed(2),
             // A bias is added once.
             Cut::Rows if self.part > 0 && !line.contains("bias") => format!("{line} bias off"),
@@ -207,10 +235,15 @@ impl Split {
         layers
     }
 
-    /// Which share of its heads this part's own layer has.
+    /// Whether the workers of a layer meet at each of its steps.
+    pub(crate) fn meets_at_steps(&self, index: usize) -> bool {
+        self.cuts[index] == Cut::Units
+    }
+
+    /// Which share of its heads or units this part's own layer has.
     pub(crate) fn share(&self, index: usize) -> (usize, usize) {
         match self.cuts[index] {
-            Cut::Heads => (self.part, self.parts),
+            Cut::Heads | Cut::Units => (self.part, self.parts),
             _ => crate::layers::ALL,
         }
     }
@@ -234,8 +267,11 @@ impl Split {
     pub(crate) fn spans(&self, of: &Range<usize>) -> Vec<Span> {
         let count = self.cuts.len();
         let is_edge = |at: usize| at == of.start || at == of.end;
-        let opens = |at: usize| self.shortcuts.iter().any(|shortcut| shortcut.start == at);
-        let closes = |at: usize| self.shortcuts.iter().any(|shortcut| shortcut.end == at);
+        let any = |is: &dyn Fn(&Fork) -> bool| self.forks.iter().any(is);
+        let opens = |at: usize| any(&|fork| fork.body.start == at);
+        let turns = |at: usize| any(&|fork| fork.body.end == at && !fork.shortcut.is_empty());
+        let closes = |at: usize| any(&|fork| fork.shortcut.end == at);
+        let by_units = |at: usize| self.cuts.get(at) == Some(&Cut::Units);
         // What the goal wants, and the gradients that it gives.
         let goal = match self.ends {
             Ends::Whole => Cut::Whole,
@@ -246,15 +282,19 @@ impl Split {
             let above = self.cuts.get(end).copied().unwrap_or(goal).spreads();
             let [_, out, wanted_back, _] = self.cuts[end - 1].spreads();
             let [wanted, _, _, back] = above;
+            // Where ways meet rows are whole, whatever stands in the list on the other side.
+            let (wanted, wanted_back) = match (turns(end) || closes(end), opens(end)) {
+                (true, _) => (Spread::Broadcast, Spread::Broadcast),
+                (_, true) => (Spread::Broadcast, wanted_back),
+                _ => (wanted, wanted_back),
+            };
             let (outputs, below) = (meeting(out, wanted), returning(back, wanted_back));
+            let is_fork = opens(end) || turns(end) || closes(end);
             let is_seam = outputs != Meeting::Pass || below != (false, false);
-            if is_seam || opens(end) || closes(end) || end == count || is_edge(end) {
+            let is_alone = by_units(end - 1) || by_units(end);
+            if is_seam || is_fork || is_alone || end == count || is_edge(end) {
                 let (sums_gradients, narrows_gradients) = gradients;
-                let (opens, closes) = (opens(start), closes(end));
-                assert!(
-                    !closes || wanted_back == Spread::Broadcast,
-                    "shortcuts end with whole rows"
-                );
+                let (opens, turns, closes) = (opens(start), turns(end), closes(end));
                 let stages = start..end;
                 spans.push(Span {
                     stages,
@@ -262,6 +302,7 @@ impl Split {
                     sums_gradients,
                     narrows_gradients,
                     opens,
+                    turns,
                     closes,
                 });
                 (start, gradients) = (end, below);
@@ -280,7 +321,9 @@ impl Split {
             (Cut::Whole | Cut::Through, ..) => None,
             // Outputs come last in the matrix of a linear layer, and first in that of a convolution.
             (Cut::Columns, "linear", "weight") | (Cut::Width, ..) => Some(last),
-            (Cut::Columns, ..) | (Cut::Rows, "linear", "weight") => Some(len),
+            // Of each gate, all units.
+            (Cut::Units, cell, _) => Some(last / gates(cell)?),
+            (Cut::Columns | Cut::Channels, ..) | (Cut::Rows, "linear", "weight") => Some(len),
             (Cut::Rows, _, "weight") => Some(len / parameter.shape[0]),
             // Queries, keys and values, and in each of them the heads.
             (Cut::Heads, _, "weight" | "bias") => Some(last / 3),
@@ -292,25 +335,66 @@ impl Split {
 
 /// Whether any layers of a network can be split.
 pub(crate) fn can_split(lines: &[String]) -> bool {
-    let by_itself = |line: &String| ["embedding", "attention", "transformer"].contains(&kind(line));
+    const BY_THEMSELVES: &[&str] =
+        &["embedding", "attention", "transformer", "residual", "rnn", "lstm", "gru"];
+    let by_itself = |line: &String| BY_THEMSELVES.contains(&kind(line));
     let kinds: Vec<&str> = lines.iter().map(|line| kind(line)).collect();
     lines.iter().any(by_itself) || (0..lines.len()).any(|at| paired(&kinds, at).is_some())
 }
 
-/// The layer that makes a pair with this one.
-fn partner(pieces: &[Piece<'_>], at: usize) -> Option<usize> {
+/// Puts a layer in columns, and with it those that go through after it.
+fn in_columns(
+    pieces: &[Piece<'_>],
+    of: Range<usize>,
+    cuts: &mut [Cut],
+    parts: usize,
+) -> Result<()> {
+    let first = &pieces[of.start];
+    divisible(first, (channels(first.stage.output()), "outputs"), parts)?;
+    for at in of.clone().skip(1) {
+        let is_norm = NORMS.contains(&kind(pieces[at].line));
+        cuts[at] = if is_norm { Cut::Channels } else { Cut::Through };
+        if kind(pieces[at].line) == "group-norm" {
+            divisible(&pieces[at], (number(pieces[at].line, 1), "groups of channels"), parts)?;
+        }
+    }
+    cuts[of.start] = Cut::Columns;
+    Ok(())
+}
+
+/// Where the shortcut ends of which this is the only layer that multiplies.
+fn rest_of_shortcut(pieces: &[Piece<'_>], forks: &[Fork], at: usize) -> Option<usize> {
+    let fork = forks.iter().find(|fork| fork.shortcut.start == at && !fork.shortcut.is_empty())?;
+    let mut rest = fork.shortcut.clone().skip(1);
+    rest.all(|at| goes_through(kind(pieces[at].line))).then_some(fork.shortcut.end)
+}
+
+/// Whether a layer works on channels by themselves.
+fn goes_through(kind: &str) -> bool {
+    THROUGH.contains(&kind) || NORMS.contains(&kind)
+}
+
+/// The layer that makes a pair with this one, on the same way.
+fn partner(pieces: &[Piece<'_>], forks: &[Fork], at: usize) -> Option<usize> {
     let kinds: Vec<&str> = pieces.iter().map(|piece| kind(piece.line)).collect();
     let next = paired(&kinds, at)?;
+    let meets = |fork: &Fork| {
+        let ends = [fork.body.start, fork.body.end, fork.shortcut.end];
+        ends.iter().any(|end| (at + 1..=next).contains(end))
+    };
+    if forks.iter().any(meets) {
+        return None;
+    }
     // Of a sequence, all numbers of a step come before those of the next: no part has neighbouring ones.
     let mixes =
         |it: &Piece<'_>| kind(it.line) == "flatten" && matches!(it.input, Form::Sequence { .. });
     (!pieces[at..next].iter().any(mixes)).then_some(next)
 }
 
-/// The same by kinds: both multiply, and what is between them goes number by number.
+/// The same by kinds: both multiply, and what is between them goes number by number or channel by channel.
 fn paired(kinds: &[&str], at: usize) -> Option<usize> {
     let multiplies = |at: usize| ["linear", "conv"].contains(&kinds[at]);
-    let next = (at + 1..kinds.len()).find(|&next| !THROUGH.contains(&kinds[next]));
+    let next = (at + 1..kinds.len()).find(|&next| !goes_through(kinds[next]));
     next.filter(|&next| multiplies(at) && multiplies(next))
 }
 
@@ -381,7 +465,7 @@ fn channels(form: Form) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use Cut::{Columns, Heads, Rows, Through, Whole, Width};
+    use Cut::{Channels, Columns, Heads, Rows, Through, Units, Whole, Width};
 
     fn split(input: Form, lines: &[&str], parts: usize) -> Result<Split> {
         split_to(Ends::Whole, input, lines, parts)
@@ -447,6 +531,51 @@ mod tests {
         let found = split_to(Ends::Vocabulary, Form::Flat(3), &["embedding 6 4", "linear 6"], 2);
         let found = told(&found.unwrap());
         assert_eq!(found[1], (1..2, Pass, [true, true, false, false]));
+    }
+
+    #[test]
+    fn a_residual_block_is_split_by_channels_and_whole_where_its_ways_meet() {
+        use Meeting::{Gather, Pass, Sum};
+        let image = Form::Image { channels: 2, height: 4, width: 4 };
+        let found = split(image, &["conv 2", "residual 4", "linear 3"], 2).unwrap();
+        let body = [Columns, Channels, Through, Rows, Whole];
+        let shortcut = [Columns, Channels];
+        assert_eq!(found.cuts, [&[Whole][..], &body, &shortcut, &[Whole, Whole]].concat());
+        let (opens, closes) = ([true, false, true, false], [true, false, false, true]);
+        assert_eq!(
+            told(&found),
+            [
+                (0..1, Pass, [false; 4]),
+                (1..5, Sum, opens),
+                (5..6, Pass, [false; 4]),
+                (6..8, Gather, closes),
+                (8..10, Pass, [false; 4]),
+            ]
+        );
+        let turns: Vec<bool> = found.spans(&(0..10)).iter().map(|it| it.turns).collect();
+        assert_eq!(turns, [false, false, true, false, false]);
+        assert_eq!(found.line(2, "group-norm 4"), "group-norm 2");
+        // A convolution before the block makes no pair with the one inside.
+        let found = split(image, &["conv 4", "relu", "residual 4"], 2).unwrap();
+        assert_eq!(found.cuts, [&[Whole, Whole][..], &body, &[Whole]].concat());
+    }
+
+    #[test]
+    fn a_recurrent_layer_is_split_by_units_and_stands_alone() {
+        use Meeting::{Gather, Pass};
+        let lines = ["embedding 6 4", "lstm 4", "layer-norm", "linear 6"];
+        let found = split_to(Ends::Vocabulary, Form::Flat(3), &lines, 2).unwrap();
+        assert_eq!(found.cuts, [Width, Units, Whole, Columns]);
+        assert_eq!(
+            told(&found),
+            [
+                (0..1, Gather, [false; 4]),
+                (1..2, Pass, [true, true, false, false]),
+                (2..3, Pass, [false; 4]),
+                (3..4, Pass, [true, false, false, false]),
+            ]
+        );
+        assert_eq!((found.share(1), found.mark(1)), ((1, 2), "@2of2".to_string()));
     }
 
     #[test]

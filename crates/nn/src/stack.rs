@@ -152,6 +152,11 @@ impl Stack {
         named.map(|((name, line), stage)| (name.as_str(), line.as_str(), &**stage))
     }
 
+    /// One of its stages.
+    pub(crate) fn stage(&self, index: usize) -> &dyn Stage {
+        &*self.stages[index]
+    }
+
     /// Runs rows through all stages.
     pub(crate) fn forward(&self, input: Flow, pass: &mut Pass<'_>) -> Flow {
         self.forward_through(input, pass, self.stages.len())

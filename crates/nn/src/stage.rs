@@ -3,6 +3,7 @@
 
 use crate::flow::{Flow, Form};
 use crate::kernels::Finish;
+use crate::layers::Recurrent;
 use crate::pass::Pass;
 use crate::stack::Stack;
 use starlings_core::{Graph, Model, Rng};
@@ -21,10 +22,15 @@ pub(crate) trait Stage: Send + Sync {
         Vec::new()
     }
 
-    /// Networks inside it, one after another, each beside a shortcut: what goes into one is added to what comes out of
-    /// it. Their layers can be split among workers by themselves. Empty where the stage is all of a piece.
-    fn branches(&self) -> Vec<&Stack> {
+    /// Networks inside it, one after another. Their layers can be split among workers by themselves. Empty where the stage is
+    /// all of a piece.
+    fn limbs(&self) -> Vec<Limb<'_>> {
         Vec::new()
+    }
+
+    /// Itself, if a state goes from step to step in it, so that workers who share its units must meet at each.
+    fn recurrent(&self) -> Option<&Recurrent> {
+        None
     }
 
     /// What a row costs, in multiplications: each parameter is applied at every position of the output.
@@ -65,6 +71,14 @@ pub(crate) trait Stage: Send + Sync {
         let _ = (graph, input, model);
         None
     }
+}
+
+/// A network inside a stage.
+pub(crate) enum Limb<'a> {
+    /// One beside a shortcut: what goes into it, or what the shortcut's own layers make of that, is added to what comes out.
+    Beside { body: &'a Stack, shortcut: Option<&'a Stack> },
+    /// One by itself.
+    Alone(&'a Stack),
 }
 
 /// A stage that can do what stages after it would do, while its output is still near.

@@ -47,16 +47,22 @@ impl Sums {
             if self.factors.contains_key(&index) {
                 continue;
             }
-            let (parameter, sum) = (&parameters[index], &mut self.blocks[index]);
+            let parameter = &parameters[index];
             let part = match (parameter.care, &mut gradients) {
                 (Care::Tracked, _) => pass.tracked.remove(&parameter.name).unwrap_or_default(),
                 (_, Some(gradients)) => weights.gradient(parameter, gradients),
                 (_, None) => continue,
             };
-            match sum.is_empty() {
-                true => *sum = part,
-                false => sum.iter_mut().zip(part).for_each(|(sum, part)| *sum += part),
-            }
+            self.add_numbers(index, part);
+        }
+    }
+
+    /// Adds numbers for one parameter.
+    pub(crate) fn add_numbers(&mut self, index: usize, part: Vec<f32>) {
+        let sum = &mut self.blocks[index];
+        match sum.is_empty() {
+            true => *sum = part,
+            false => sum.iter_mut().zip(part).for_each(|(sum, part)| *sum += part),
         }
     }
 }

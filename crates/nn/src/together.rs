@@ -59,6 +59,27 @@ impl<'a> Together<'a> {
         Ok(own)
     }
 
+    /// The sum over all of what each has for this one; `shares` are for everyone, in order.
+    ///
+    /// # Errors
+    /// When a worker is lost or sends something else.
+    pub(crate) fn sum_of_own(&mut self, mut shares: Vec<Vec<f32>>) -> Result<Vec<f32>> {
+        let mine = std::mem::take(&mut shares[self.part as usize]);
+        for part in self.others() {
+            let share = std::mem::take(&mut shares[part as usize]);
+            self.wires.send(self.first + part, Values::F32(share))?;
+        }
+        let mut sum = vec![0.0; mine.len()];
+        for part in 0..self.parts {
+            let values = match part == self.part {
+                true => mine.clone(),
+                false => self.received(part, mine.len())?,
+            };
+            sum.iter_mut().zip(values).for_each(|(sum, value)| *sum += value);
+        }
+        Ok(sum)
+    }
+
     /// The largest of all, number by number.
     ///
     /// # Errors

@@ -223,6 +223,36 @@ fn a_transformer_in_parts_and_on_a_grid_is_that_of_one_worker() {
     assert!(fault.contains("layer 3 'transformer 4 dropout 0.1' has 4 heads, which 3"), "{fault}");
 }
 
+/// Learners whose layers meet at every step, and whose ways part and join.
+const SHARED: &[&str] = &[
+    "name = 'rnn'\ncell = 'lstm'\nhidden = [16, 8]\nsteps = 4",
+    "name = 'rnn'\ncell = 'gru'\nhidden = [16]\nsteps = 4\nclip_norm = 0.5",
+    "name = 'cnn'\nshape = [1, 4, 4]\nlayers = ['residual 4', 'residual 8 stride 2', 'global-average-pool']",
+];
+
+#[test]
+fn recurrent_and_residual_networks_in_parts_and_on_a_grid_are_those_of_one_worker() {
+    for learner in SHARED {
+        let data = "train = 'synthetic://classification?rows=200&features=16&classes=3&seed=6'";
+        let text = format!("[data]\n{data}\n[learner]\n{learner}\n[train]\nepochs = 2\nbatch = 50");
+        let trained = |workers: u32, plan: &str| {
+            let sets = [format!("cluster.workers={workers}"), format!("cluster.plan={{ {plan} }}")];
+            let job =
+                Job::parse(&text, &sets, &Surroundings { folder: ".".into(), cores: 1 }).unwrap();
+            train(job, TrainOptions::default()).unwrap().report.objective
+        };
+        let alone = trained(1, "name = 'data-parallel'");
+        for (workers, plan) in [
+            (2, "name = 'tensor', parts = 2"),
+            (4, "name = 'tensor', parts = 2"),
+            (4, "name = 'hybrid', data = 1, pipeline = 2, tensor = 2"),
+        ] {
+            let found = trained(workers, plan);
+            assert!((found / alone - 1.0).abs() < 1e-5, "{learner} {plan}: {found} for {alone}");
+        }
+    }
+}
+
 /// Where a network is cut changes no bit, so that a cut by clocks may be another each time.
 #[test]
 fn a_measured_cut_gives_the_bits_of_a_counted_one() {

@@ -1,10 +1,11 @@
 //! The benchmark suite: ours against named peers, in turns within the same run, because figures of different runs and
 //! machines do not compare. Each row is a ratio. Peers that are not there are said to be skipped. Beside it are studies,
-//! by name, of what communication costs: `slow-links`, `overlap`, `slow-trees`, `straggler` and `consistency-codec`; and of rows that
+//! by name, of what communication costs: `slow-links`, `overlap`, `factors`, `slow-trees`, `straggler` and `consistency-codec`; and of rows that
 //! do not fit into memory: `streaming`.
 
 mod checkpoints;
 mod consistency_codec;
+mod factors;
 mod learners;
 pub(crate) mod machine;
 mod memory;
@@ -53,6 +54,7 @@ const STUDIES: &[Study] = &[
     slow_sums::STUDY,
     checkpoints::STUDY,
     overlap::STUDY,
+    factors::STUDY,
     slow_trees::STUDY,
     straggler::STUDY,
     consistency_codec::STUDY,

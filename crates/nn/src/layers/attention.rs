@@ -7,7 +7,7 @@ use super::{Layer, Site, Words};
 use crate::flow::{Flow, Form};
 use crate::pass::{Pass, tensor};
 use crate::stack::Stack;
-use crate::stage::{Care, Parameter, Stage, Start};
+use crate::stage::{Care, Limb, Parameter, Stage, Start};
 use burn_tensor::{Tensor, activation, module};
 use starlings_core::Result;
 
@@ -153,8 +153,8 @@ impl Stage for Transformer {
         [self.mix.parameters(), self.think.parameters()].concat()
     }
 
-    fn branches(&self) -> Vec<&Stack> {
-        vec![&self.mix, &self.think]
+    fn limbs(&self) -> Vec<Limb<'_>> {
+        [&self.mix, &self.think].map(|body| Limb::Beside { body, shortcut: None }).into()
     }
 
     fn forward(&self, input: Flow, pass: &mut Pass<'_>) -> Flow {

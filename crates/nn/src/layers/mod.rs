@@ -24,6 +24,7 @@ mod upsample;
 use crate::flow::Form;
 use crate::own::OwnLayers;
 use crate::stage::Stage;
+pub(crate) use recurrent::{Recurrent, gates};
 use starlings_core::{Fault, Result, suggestion};
 
 /// One kind of layer.
@@ -90,7 +91,7 @@ pub(crate) struct Site<'a> {
     pub(crate) input: Form,
     /// The layers that the job defines.
     pub(crate) own: &'a OwnLayers,
-    /// Which share of its heads is computed here, and of how many shares.
+    /// Which share of its heads or units is computed here, and of how many shares.
     pub(crate) share: (usize, usize),
 }
 

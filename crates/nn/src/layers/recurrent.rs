@@ -55,15 +55,58 @@ fn build(site: &Site<'_>, words: &Words<'_>, cell: Cell) -> Result<Box<dyn Stage
     words.at_most(site, 1)?;
     let [steps, inputs] = site.sequence()?;
     let width = words.size(site, 0, "width")?;
-    Ok(Box::new(Recurrent { name: site.name.clone(), cell, steps, inputs, width }))
+    let own = width / site.share.1;
+    Ok(Box::new(Recurrent { name: site.name.clone(), cell, steps, inputs, width, own }))
 }
 
-struct Recurrent {
+/// A recurrent layer, or some units of one.
+pub(crate) struct Recurrent {
     name: String,
     cell: Cell,
     steps: usize,
     inputs: usize,
     width: usize,
+    /// Units that are computed here: some, where workers share them (see `recurrence.rs`).
+    own: usize,
+}
+
+/// How many gates each unit of a layer of this name has.
+pub(crate) fn gates(kind: &str) -> Option<usize> {
+    let cells = [("rnn", Cell::Plain), ("gru", Cell::Gated), ("lstm", Cell::Long)];
+    cells.iter().find(|(name, _)| *name == kind).map(|(_, cell)| cell.gates())
+}
+
+impl Recurrent {
+    fn wide(&self) -> usize {
+        self.cell.gates() * self.own
+    }
+
+    /// What inputs say to all gates, which is one product for all steps.
+    pub(crate) fn told(&self, rows: Tensor<3>, pass: &Pass<'_>) -> Tensor<3> {
+        let line = |part: &str| pass.line(&format!("{}.{part}", self.name));
+        let input = line("input").reshape([self.inputs, self.wide()]);
+        module::linear(rows, input, Some(line("input_bias")))
+    }
+
+    /// The matrix and the bias by which states speak to all gates.
+    pub(crate) fn hidden(&self, pass: &Pass<'_>) -> (Tensor<2>, Tensor<1>) {
+        let line = |part: &str| pass.line(&format!("{}.{part}", self.name));
+        (line("hidden").reshape([self.width, self.wide()]), line("hidden_bias"))
+    }
+
+    /// The next states and cells of units, from what inputs and the past say to their gates and from those before.
+    pub(crate) fn advance(&self, [told, past, state, cell]: [Tensor<2>; 4]) -> [Tensor<2>; 2] {
+        match self.cell {
+            Cell::Plain => [tanh(told + past), cell],
+            Cell::Gated => [gated([told, past], state, self.own), cell],
+            Cell::Long => {
+                let gates = told + past;
+                let gate = |at: usize| gates.clone().narrow(1, at * self.own, self.own);
+                let cell = sigmoid(gate(1)) * cell + sigmoid(gate(0)) * tanh(gate(2));
+                [sigmoid(gate(3)) * tanh(cell.clone()), cell]
+            }
+        }
+    }
 }
 
 impl Stage for Recurrent {
@@ -72,7 +115,7 @@ impl Stage for Recurrent {
     }
 
     fn parameters(&self) -> Vec<Parameter> {
-        let wide = self.cell.gates() * self.width;
+        let wide = self.wide();
         let parameter = |part: &str, shape: Vec<usize>, care| Parameter {
             name: format!("{}.{part}", self.name),
             shape,
@@ -87,34 +130,22 @@ impl Stage for Recurrent {
         ]
     }
 
+    fn recurrent(&self) -> Option<&Recurrent> {
+        Some(self)
+    }
+
     fn forward(&self, input: Flow, pass: &mut Pass<'_>) -> Flow {
         let rows = input.sequence();
-        let (count, width, wide) = (rows.dims()[0], self.width, self.cell.gates() * self.width);
-        let line = |part: &str| pass.line(&format!("{}.{part}", self.name));
-        // What inputs say to all gates is one product for all steps.
-        let told = module::linear(
-            rows,
-            line("input").reshape([self.inputs, wide]),
-            Some(line("input_bias")),
-        );
-        let hidden = line("hidden").reshape([width, wide]);
-        let bias = line("hidden_bias");
+        let (count, width, wide) = (rows.dims()[0], self.width, self.wide());
+        let told = self.told(rows, pass);
+        let (hidden, bias) = self.hidden(pass);
         let mut state: Tensor<2> = tensor(vec![0.0; count * width], [count, width]);
         let mut cell = state.clone();
         let mut states = Vec::with_capacity(self.steps);
         for step in 0..self.steps {
             let own = told.clone().narrow(1, step, 1).reshape([count, wide]);
             let past = module::linear(state.clone(), hidden.clone(), Some(bias.clone()));
-            state = match self.cell {
-                Cell::Plain => tanh(own + past),
-                Cell::Gated => gated([own, past], state, width),
-                Cell::Long => {
-                    let gates = own + past;
-                    let gate = |at: usize| gates.clone().narrow(1, at * width, width);
-                    cell = sigmoid(gate(1)) * cell + sigmoid(gate(0)) * tanh(gate(2));
-                    sigmoid(gate(3)) * tanh(cell.clone())
-                }
-            };
+            [state, cell] = self.advance([own, past, state, cell]);
             states.push(state.clone().reshape([count, 1, width]));
         }
         Flow::Sequence(Tensor::cat(states, 1))

@@ -6,8 +6,7 @@ use super::{Layer, Site, Words};
 use crate::flow::{Flow, Form};
 use crate::pass::Pass;
 use crate::stack::Stack;
-use crate::stage::{Parameter, Stage};
-use burn_tensor::activation;
+use crate::stage::{Limb, Parameter, Stage};
 use starlings_core::Result;
 
 pub(super) const LAYER: Layer = Layer {
@@ -39,12 +38,15 @@ fn build(site: &Site<'_>, words: &Words<'_>) -> Result<Box<dyn Stage>> {
         Stack::named(&format!("{}.{part}", site.name), site.input, lines)
             .map_err(|fault| fault.during(format!("layer {} '{}'", site.number, site.line)))
     };
-    Ok(Box::new(Residual { body: inner("body", &body)?, shortcut: inner("shortcut", &beside)? }))
+    let (body, shortcut) = (inner("body", &body)?, inner("shortcut", &beside)?);
+    let end = Stack::named(&format!("{}.end", site.name), body.output(), &lines(&["relu"]))?;
+    Ok(Box::new(Residual { body, shortcut, end }))
 }
 
 struct Residual {
     body: Stack,
     shortcut: Stack,
+    end: Stack,
 }
 
 impl Stage for Residual {
@@ -56,9 +58,14 @@ impl Stage for Residual {
         [self.body.parameters(), self.shortcut.parameters()].concat()
     }
 
+    fn limbs(&self) -> Vec<Limb<'_>> {
+        let shortcut = (self.shortcut.len() > 0).then_some(&self.shortcut);
+        vec![Limb::Beside { body: &self.body, shortcut }, Limb::Alone(&self.end)]
+    }
+
     fn forward(&self, input: Flow, pass: &mut Pass<'_>) -> Flow {
-        let shortcut = self.shortcut.forward(input.clone(), pass).image();
-        let body = self.body.forward(input, pass).image();
-        Flow::Image(activation::relu(body + shortcut))
+        let shortcut = self.shortcut.forward(input.clone(), pass);
+        let body = self.body.forward(input, pass);
+        self.end.forward(body.plus(shortcut), pass)
     }
 }

@@ -51,6 +51,15 @@ const NETWORKS: &[Case] = &[
         (2, 4),
         &[],
     ),
+    ("rnn", "cell = 'lstm'\nhidden = [8, 4]\nsteps = 4", 8, 0, (2, 2), &[]),
+    (
+        "cnn",
+        "shape = [1, 4, 4]\nlayers = ['conv 4', 'residual 4', 'residual 8 stride 2', 'global-average-pool']",
+        16,
+        0,
+        (3, 2),
+        &[],
+    ),
     ("transformer", LANGUAGE, 6, 12, (2, 2), &[]),
     // Vectors of tokens by themselves, then all between, then scores.
     ("transformer", LANGUAGE, 6, 12, (3, 2), &[1, 4, 1]),

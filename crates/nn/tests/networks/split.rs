@@ -24,7 +24,90 @@ const NETWORKS: &[(&str, &str, usize, u32, &str)] = &[
         "02-conv",
     ),
     ("vae", "hidden = [12]\ncode = 3", 8, 4, "03-linear"),
+    ("mlp", "hidden = [6, 8, 6]\nnorm = 'batch-norm'", 8, 2, "01-batch-norm"),
 ];
+
+/// Layers of pictures, and tensors of which each part has its share.
+const RESIDUALS: &[(&str, &[&str])] = &[
+    ("'residual 4', 'linear 8'", &["00-residual.body.0-conv", "00-residual.shortcut.0-conv"]),
+    (
+        "'conv 4', 'residual 4', 'residual 8 stride 2', 'global-average-pool'",
+        &[
+            "01-residual.body.0-conv",
+            "01-residual.body.1-batch-norm",
+            "01-residual.body.3-conv",
+            "02-residual.body.0-conv",
+            "02-residual.body.3-conv",
+            "02-residual.shortcut.0-conv",
+            "02-residual.shortcut.1-batch-norm",
+        ],
+    ),
+    (
+        "'conv 8', 'relu', 'residual 8 groups 4', 'residual 4 groups 4', 'conv 4', 'group-norm 4', 'relu', 'linear 6'",
+        &[
+            "02-residual.body.0-conv",
+            "02-residual.body.1-group-norm",
+            "03-residual.shortcut.1-group-norm",
+            "04-conv",
+            "05-group-norm",
+            "07-linear",
+        ],
+    ),
+];
+
+#[test]
+fn residual_blocks_are_shared_by_channels_beside_their_shortcuts() {
+    for (layers, tensors) in RESIDUALS {
+        let settings = format!("shape = [1, 4, 4]\nlayers = [{layers}]");
+        let learner = network("cnn", &settings).unwrap();
+        let table = rows(16, 3);
+        let facts = Facts { shards: 6, ..facts(&table, 3) };
+        for parts in [2, 4] {
+            agree((&settings, &*learner), (&table, &facts), parts, tensors);
+        }
+    }
+}
+
+#[test]
+fn recurrent_layers_are_shared_by_units() {
+    for cell in ["rnn", "gru", "lstm"] {
+        let settings = format!("cell = '{cell}'\nhidden = [8, 4]\nsteps = 4");
+        let learner = network("rnn", &settings).unwrap();
+        let table = rows(8, 3);
+        let facts = Facts { shards: 6, ..facts(&table, 3) };
+        let tensors = [format!("00-{cell}"), format!("01-{cell}")];
+        for parts in [2, 4] {
+            let tensors: Vec<&str> = tensors.iter().map(String::as_str).collect();
+            agree((&settings, &*learner), (&table, &facts), parts, &tensors);
+        }
+    }
+}
+
+#[test]
+fn a_part_of_a_recurrent_or_residual_network_takes_its_share_of_the_memory() {
+    let cases = [
+        ("rnn", "cell = 'lstm'\nhidden = [32, 32]\nsteps = 4\nsolver = 'adam'", 8),
+        ("rnn", "cell = 'gru'\nhidden = [32, 32]\nsteps = 4", 8),
+        (
+            "cnn",
+            "shape = [1, 4, 4]\nlayers = ['conv 16', 'residual 16', 'residual 32 stride 2', 'global-average-pool']",
+            16,
+        ),
+    ];
+    for (name, settings, width) in cases {
+        let learner = network(name, settings).unwrap();
+        let facts = Facts { shards: 6, ..facts(&rows(width, 3), 3) };
+        let numbers = |place| -> usize {
+            let model = learner.init(&facts, place).unwrap();
+            model.iter().map(|(_, tensor)| tensor.values.len()).sum()
+        };
+        let whole = numbers(Place::WHOLE);
+        for place in places(4) {
+            let own = numbers(place);
+            assert!(own * 3 < whole, "{name}: {own} of {whole} numbers on one of 4");
+        }
+    }
+}
 
 /// What parts contribute, seen as tensors of the whole model.
 pub(crate) fn joined(learner: &dyn Learner, parts: &[(Model, Update)]) -> Model {
@@ -68,12 +151,15 @@ fn agree(
     let wanted = contribution(learner, &whole, &batch).unwrap();
     let found = contributed(learner, &batch, facts, &places(parts));
     for tensor in tensors {
-        let all = &whole.get(&format!("{tensor}.weight")).unwrap().values;
+        // The matrix of a layer, or what states are multiplied with, or what a norm scales by.
+        let of_layer = |part: &&str| whole.get(&format!("{tensor}.{part}")).is_some();
+        let matrix = ["weight", "hidden", "scale"].into_iter().find(of_layer).unwrap();
+        let all = &whole.get(&format!("{tensor}.{matrix}")).unwrap().values;
         for (part, (model, _)) in (1..).zip(&found) {
-            let own = model.get(&format!("{tensor}@{part}of{parts}.weight")).unwrap();
+            let own = model.get(&format!("{tensor}@{part}of{parts}.{matrix}")).unwrap();
             assert_eq!(own.values.len() * parts as usize, all.len(), "{name}: {tensor}");
             assert!(
-                model.get(&format!("{tensor}.weight")).is_none(),
+                model.get(&format!("{tensor}.{matrix}")).is_none(),
                 "{name}: it has but its part"
             );
         }
@@ -138,9 +224,9 @@ const SEQUENCES: &[(&str, &str, usize, &[&str])] = &[
     ),
     (
         "rnn",
-        "cell = 'lstm'\ntask = 'next-token'\ntokens = 12\nembedding = 8\nhidden = [6]",
+        "cell = 'lstm'\ntask = 'next-token'\ntokens = 12\nembedding = 8\nhidden = [8]",
         12,
-        &["00-embedding"],
+        &["00-embedding", "01-lstm", "02-linear"],
     ),
     ("embedding", "tokens = 12\nwidth = 8\nwindow = 2", 12, &["00-embedding", "01-linear"]),
 ];
@@ -195,6 +281,10 @@ fn parts_score_together_what_the_whole_network_does() {
     scores_agree(&*perceptron, &rows(8, 3), (3, 3));
     let language = network("transformer", SEQUENCES[0].1).unwrap();
     scores_agree(&*language, &tokens(6, 12), (0, 2));
+    let recurrent = network("rnn", "cell = 'gru'\nhidden = [8, 4]\nsteps = 4").unwrap();
+    scores_agree(&*recurrent, &rows(8, 3), (3, 4));
+    let settings = format!("shape = [1, 4, 4]\nlayers = [{}]", RESIDUALS[1].0);
+    scores_agree(&*network("cnn", &settings).unwrap(), &rows(16, 3), (3, 2));
 }
 
 fn scores_agree(learner: &dyn Learner, table: &Table, (classes, parts): (usize, u32)) {
@@ -217,16 +307,32 @@ fn scores_agree(learner: &dyn Learner, table: &Table, (classes, parts): (usize, 
 
 #[test]
 fn what_a_part_cannot_do_is_refused() {
-    let table = rows(8, 3);
-    let refusal = |settings: &str| {
+    let table = rows(16, 3);
+    let refusal = |name: &str, settings: &str| {
         let place = places(2).remove(1);
-        network("mlp", settings).unwrap().init(&facts(&table, 3), place).unwrap_err().to_string()
+        network(name, settings).unwrap().init(&facts(&table, 3), place).unwrap_err().to_string()
     };
-    for (settings, told) in [
-        ("hidden = [7, 4]", "layer 1 'linear 7' has 7 outputs, which 2 workers cannot share"),
-        ("hidden = [6, 4]\nsolver = 'lamb'", "whole matrices"),
-        ("hidden = []", "no layer of this network can be split"),
+    for (name, settings, told) in [
+        (
+            "mlp",
+            "hidden = [7, 4]",
+            "layer 1 'linear 7' has 7 outputs, which 2 workers cannot share",
+        ),
+        ("mlp", "hidden = [6, 4]\nsolver = 'lamb'", "whole matrices"),
+        ("mlp", "hidden = []", "no layer of this network can be split"),
+        ("rnn", "cell = 'gru'\nhidden = [8, 5]\nsteps = 4", "layer 2 'gru 5' has 5 units, which 2"),
+        (
+            "cnn",
+            "shape = [1, 4, 4]\nlayers = ['residual 4', 'residual 7']",
+            "layer 2 'residual 7' has 7 outputs, which 2",
+        ),
+        (
+            "cnn",
+            "shape = [1, 4, 4]\nlayers = ['residual 6 groups 3']",
+            "layer 1 'residual 6 groups 3' has 3 groups of channels, which 2",
+        ),
     ] {
-        assert!(refusal(settings).contains(told), "{}", refusal(settings));
+        let found = refusal(name, settings);
+        assert!(found.contains(told), "{found}");
     }
 }

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 pub struct Control {
     link: Arc<dyn Link>,
     assembler: Arc<Mutex<Assembler>>,
-    /// Parts of one message must not mix with those of another.
+    /// Parts of one long message must not mix with those of another; what fits into one part goes between them.
     turn: Arc<Mutex<()>>,
 }
 
@@ -29,7 +29,11 @@ impl Control {
     pub fn send(&self, message: &Message, by: Deadline) -> Result<()> {
         let header = Header { lane: Lane::Control, kind: 0, step: Step(0), tag: 0 };
         let parts = to_parts(message)?;
-        let _turn = self.turn.lock().map_err(|_| lost("a sender panicked"))?;
+        // Whoever sends a model for minutes must be heard meanwhile: beats do not wait for its end.
+        let _turn = match parts.len() {
+            1 => None,
+            _ => Some(self.turn.lock().map_err(|_| lost("a sender panicked"))?),
+        };
         parts.iter().try_for_each(|part| {
             self.link.send(header, part, by).map_err(|error| lost(&error.to_string()))
         })
@@ -62,4 +66,32 @@ impl Control {
 
 fn lost(why: &str) -> Fault {
     Fault::peer(None, format!("the control connection failed: {why}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::FromWorker;
+    use starlings_transport::pair;
+    use std::time::Duration;
+
+    #[test]
+    fn a_short_message_does_not_wait_for_the_end_of_a_long_one() {
+        let (mine, theirs) = pair();
+        let (control, peer) = (Control::new(Arc::new(mine)), Control::new(Arc::new(theirs)));
+        // As whoever sends a model does from its first part to its last.
+        let long = control.turn.lock().unwrap();
+        let (told, done) = std::sync::mpsc::channel();
+        let beating = control.clone();
+        let beat = std::thread::spawn(move || {
+            let beat = Message::FromWorker(FromWorker::Prepared);
+            told.send(beating.send(&beat, Deadline::after_ms(10_000))).unwrap();
+        });
+        let sent = done.recv_timeout(Duration::from_secs(10));
+        drop(long);
+        beat.join().unwrap();
+        sent.expect("it waits for the long one").unwrap();
+        let heard = peer.receive(Deadline::after_ms(10_000)).unwrap();
+        assert!(matches!(heard, Some(Message::FromWorker(FromWorker::Prepared))));
+    }
 }

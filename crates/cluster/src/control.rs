@@ -81,15 +81,17 @@ mod tests {
         let (control, peer) = (Control::new(Arc::new(mine)), Control::new(Arc::new(theirs)));
         // As whoever sends a model does from its first part to its last.
         let long = control.turn.lock().unwrap();
-        let (told, done) = std::sync::mpsc::channel();
+        let (told, done) = std::sync::mpsc::sync_channel(1);
         let beating = control.clone();
-        let beat = std::thread::spawn(move || {
-            let beat = Message::FromWorker(FromWorker::Prepared);
-            told.send(beating.send(&beat, Deadline::after_ms(10_000))).unwrap();
+        let sent = std::thread::scope(|scope| {
+            scope.spawn(move || {
+                let beat = Message::FromWorker(FromWorker::Prepared);
+                told.send(beating.send(&beat, Deadline::after_ms(10_000))).unwrap();
+            });
+            let sent = done.recv_timeout(Duration::from_secs(10));
+            drop(long);
+            sent
         });
-        let sent = done.recv_timeout(Duration::from_secs(10));
-        drop(long);
-        beat.join().unwrap();
         sent.expect("it waits for the long one").unwrap();
         let heard = peer.receive(Deadline::after_ms(10_000)).unwrap();
         assert!(matches!(heard, Some(Message::FromWorker(FromWorker::Prepared))));

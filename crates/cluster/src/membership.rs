@@ -599,7 +599,8 @@ impl Membership {
                 let testified = run.accusations.iter().any(|accusation| accusation.by == seat);
                 match culprit(&run.accusations).map(|it| (it.against, it.by)) {
                     Some((accused, by)) if testified && accused != seat && !survives => {
-                        placed.standing = Standing::Dead;
+                        // It is the other who failed: this one has gone because of it.
+                        placed.standing = Standing::Departed;
                         self.forget(member, out);
                         let how = format!("{by} lost its connection to it");
                         self.condemn(now, accused, Charge::lost(&how), out);

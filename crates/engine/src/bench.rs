@@ -127,7 +127,7 @@ impl AllReduce {
         summing(&self.topology, "")?;
         self.check_transport("flock")?;
         // Each sum has its own deadline; whoever has not answered after all of them will not.
-        let by = Deadline::after(PATIENCE * (self.repeats + WARM_UP + 1));
+        let by = Deadline::after(PATIENCE.saturating_mul(self.repeats.saturating_add(WARM_UP + 1)));
         let silent = || Fault::peer(None, "the flock has not answered in time");
         let measured = self.order(coordinator, ticket, &mut || by.passed().then(silent))?;
         Ok(self.timing(measured, "flock"))

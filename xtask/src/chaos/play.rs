@@ -17,6 +17,8 @@ const GOING_MAX: Duration = Duration::from_secs(20);
 /// Whoever stood still may look for another coordinator for a minute before it gives up.
 const LOOKING_MAX: Duration = Duration::from_secs(75);
 const PAUSE: Duration = Duration::from_millis(2);
+/// Seconds for which whoever joins a running job calls its coordinator.
+const NEWCOMER_PATIENCE: &str = "10";
 
 /// What runs need.
 pub(super) struct Tools {
@@ -192,6 +194,10 @@ impl<'a> Run<'a> {
     fn start_worker(&mut self, index: usize, newcomer: bool) -> Result<(), String> {
         let mut worker = command(self.tools, self.folder);
         worker.args(["worker", "--join", &self.address]);
+        if newcomer {
+            // It comes to a job that runs: where nobody answers the job is over, and it need not wait for one to begin.
+            worker.args(["--patience", NEWCOMER_PATIENCE]);
+        }
         if !self.scenario.one_host {
             worker.args(["--host", &format!("host-{index}")]);
         }

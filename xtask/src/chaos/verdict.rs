@@ -77,8 +77,10 @@ fn survivors_end_well(played: &mut Played) -> Result<(), String> {
             wrong.push(format!("{} is still there", process.name));
             continue;
         };
-        // A newcomer may find the job over before it has a seat.
-        let fine = status.success() || may_go || (*newcomer && status.code() == Some(130));
+        // A newcomer may find the job over before it has a seat, or nobody there any more.
+        let late = || process.complaints().contains("no coordinator answered");
+        let late = *newcomer && (status.code() == Some(130) || late());
+        let fine = status.success() || may_go || late;
         if !fine {
             wrong.push(format!("{} ended with {status}", process.name));
         }

@@ -23,6 +23,8 @@ pub struct Blended {
     parting: bool,
     /// Whether all have agreed that the next sum is plain, for someone is about to leave.
     plainly: bool,
+    /// The step whose exchange is in progress, and what the codec had lost before it.
+    before: Option<(Step, Losses)>,
 }
 
 impl Blended {
@@ -46,15 +48,17 @@ impl Blended {
             agreed,
             parting: false,
             plainly: false,
+            before: None,
         }
     }
 
-    fn exchange(&mut self, steps: u64, ending: bool, model: &mut Model) -> Result<()> {
+    /// Exchanges what `at` calls for. Should it break off, `now` is the step that is taken again.
+    fn exchange(&mut self, now: Step, at: &At, model: &mut Model) -> Result<()> {
         let blending = self.blending.clone();
         let blend = blend(&blending);
-        let at = At { steps, world: self.world, ending };
         let mut round = 0;
-        while let Some(mut offer) = blend.offer(&at, round, model) {
+        while let Some(mut offer) = blend.offer(at, round, model) {
+            self.before = Some((now, self.merger.losses()));
             // Wishes travel with what is exchanged anyway: a flock that is silent is asked when it next speaks.
             offer.blocks.push(asks_block(self.asks, self.parting));
             let mut merged = match std::mem::take(&mut self.plainly) {
@@ -65,7 +69,8 @@ impl Blended {
             self.agreed.stop |= votes.stop;
             self.agreed.cut |= votes.cut;
             self.plainly = votes.part;
-            blend.absorb(&at, round, &merged, model);
+            blend.absorb(at, round, &merged, model);
+            self.before = None;
             round += 1;
         }
         Ok(())
@@ -90,12 +95,15 @@ impl Exchange for Blended {
             Share::Own => self.learner.apply(model, &handed.update, &handed.alone())?,
             Share::Flock => step_by_share(&*self.learner, &handed, model)?.0,
         };
-        self.exchange(handed.moment.step.0 + 1, false, model)?;
+        let now = handed.moment.step;
+        let at = At { steps: now.0 + 1, world: self.world, ending: false };
+        self.exchange(now, &at, model)?;
         Ok(outcome)
     }
 
     fn cut(&mut self, step: Step, model: &mut Model) -> Result<Step> {
-        self.exchange(step.0, true, model)?;
+        let at = At { steps: step.0, world: self.world, ending: true };
+        self.exchange(step, &at, model)?;
         self.sum(vec![]).map(|_| step)
     }
 
@@ -113,6 +121,10 @@ impl Exchange for Blended {
 
     fn losses(&self) -> Losses {
         self.merger.losses()
+    }
+
+    fn losses_before(&self) -> Option<(Step, Losses)> {
+        self.before.clone()
     }
 
     fn restore(&mut self, losses: Losses, own: bool) {

@@ -13,6 +13,8 @@
 #[cfg(test)]
 pub(crate) mod adder;
 mod blended;
+#[cfg(test)]
+mod broken_tests;
 mod build;
 mod gossip;
 mod grouped;

@@ -32,8 +32,8 @@ pub struct Replicated {
     patience: Duration,
     asks: Asks,
     agreed: Agreed,
-    /// What the codec had lost before the sum in progress, where that sum may have to be made again.
-    before: Option<Losses>,
+    /// The step whose sum is in progress, and what the codec had lost before it, where that sum may have to be made again.
+    before: Option<(Step, Losses)>,
     survives: bool,
     /// Whether this worker is about to leave and needs the others for that.
     parting: bool,
@@ -131,7 +131,7 @@ impl Exchange for Replicated {
     }
 
     fn finish(&mut self, handed: HandedIn, model: &mut Model) -> Result<Outcome> {
-        self.before = self.survives.then(|| self.group.losses());
+        self.before = self.survives.then(|| (handed.moment.step, self.group.losses()));
         let outcome = self.merge_and_apply(handed, model)?;
         self.before = None;
         Ok(outcome)
@@ -155,7 +155,11 @@ impl Exchange for Replicated {
     }
 
     fn losses(&self) -> Losses {
-        self.before.clone().unwrap_or_else(|| self.group.losses())
+        self.group.losses()
+    }
+
+    fn losses_before(&self) -> Option<(Step, Losses)> {
+        self.before.clone()
     }
 
     fn restore(&mut self, losses: Losses, own: bool) {

@@ -5,14 +5,17 @@
 use super::{JoinOptions, enter, welcome};
 use starlings_cluster::control::Control;
 use starlings_cluster::protocol::{FromWorker, Message};
-use starlings_core::{Deadline, Epoch, Fault, Result, Seat};
-use starlings_transport::{Hello, PROTOCOL_VERSION, Purpose, connect};
+use starlings_core::{Blame, Deadline, Epoch, Fault, Result, Seat};
+use starlings_transport::{Hello, PROTOCOL_VERSION, Purpose, TlsIdentity, connect};
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex};
 use std::time::Duration;
 
 /// How long another coordinator may take to be there.
 const RETURN_MS: u64 = 60_000;
+/// How long the first call at an address may take; each further one twice as long.
+const CALL_FIRST: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_millis(100);
 const SEND_MS: u64 = 2_000;
 
@@ -58,7 +61,8 @@ impl Line {
     /// Asks for a seat; of every coordinator that follows, too, until this member has one.
     pub(super) fn ask(&self, ready: FromWorker) -> Result<()> {
         *enter(&self.ready) = Some(ready.clone());
-        self.say(ready, SEND_MS)
+        // A coordinator that has died since is noticed by whoever waits for its answer, and the next one is asked.
+        self.mention(ready)
     }
 
     /// From now on a lost coordinator may be followed by another, to whom this member is known by that name.
@@ -164,10 +168,40 @@ impl Line {
     }
 }
 
+/// A coordinator that has let this member in, where it is, and the credentials that it gave.
+pub(super) struct Welcomed {
+    pub(super) control: Control,
+    pub(super) address: SocketAddr,
+    pub(super) identity: Option<TlsIdentity>,
+}
+
+/// Calls until a coordinator lets this member in. One that dies meanwhile may be followed by another, where the ticket tells.
+pub(super) fn knock(options: &JoinOptions) -> Result<Welcomed> {
+    let by = Deadline::after(options.patience);
+    let (mut address, mut patience) = (options.coordinator, CALL_FIRST);
+    loop {
+        let is_asked_for = address == options.coordinator;
+        let slice = by.left().map_or(Duration::ZERO, |left| left.min(patience));
+        let called = call(options, address, slice);
+        let why = match called.and_then(|control| Ok((welcome(&control)?, control))) {
+            Ok((identity, control)) => return Ok(Welcomed { control, address, identity }),
+            Err(fault) => fault,
+        };
+        // Nobody there, or gone again: worth another call. A refusal is not; but who was asked for may yet answer.
+        let is_refused = !matches!(why.blame(), Blame::Peer(_));
+        if by.passed() || options.stop.asked() || (is_refused && is_asked_for) {
+            return Err(why);
+        }
+        address = if is_asked_for { options.address() } else { options.coordinator };
+        patience *= 2;
+        std::thread::sleep(PAUSE.min(by.left().unwrap_or_default()));
+    }
+}
+
 /// Calls a coordinator.
 pub(crate) fn call(
     options: &JoinOptions,
-    address: std::net::SocketAddr,
+    address: SocketAddr,
     patience: Duration,
 ) -> Result<Control> {
     let hello = Hello {
@@ -181,4 +215,72 @@ pub(crate) fn call(
     let security = options.ticket.security();
     let link = connect(address, &hello, &security, Deadline::after(patience))?;
     Ok(Control::new(std::sync::Arc::new(link)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stop::Stop;
+    use starlings_cluster::protocol::ToWorker;
+    use starlings_transport::{Gatekeeper, Link, Listener, Security, TcpLink, Ticket, Verdict};
+    use std::sync::Arc;
+
+    fn door(verdict: Verdict) -> Listener {
+        let gatekeeper: Gatekeeper = Arc::new(move |_| verdict);
+        Listener::bind("127.0.0.1:0".parse().unwrap(), &Security::Plain, gatekeeper).unwrap()
+    }
+
+    fn let_in(door: &Listener) -> TcpLink {
+        door.accept(Deadline::after_ms(20_000)).unwrap().expect("somebody calls").0
+    }
+
+    fn options(ticket: &Ticket, coordinator: SocketAddr) -> JoinOptions {
+        JoinOptions {
+            coordinator,
+            ticket: ticket.clone(),
+            host: "here".to_string(),
+            stop: Stop::new(),
+            patience: Duration::from_secs(20),
+            ticket_path: None,
+        }
+    }
+
+    #[test]
+    fn a_coordinator_that_dies_while_it_is_called_is_followed_by_whom_the_ticket_tells() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("ticket");
+        let (first, heir) = (door(Verdict::Accept), door(Verdict::Accept));
+        let mut ticket = Ticket::random().unwrap();
+        ticket.address = Some(first.local_addr());
+        ticket.save(&path).unwrap();
+        let options = options(&ticket, first.local_addr());
+        let options = JoinOptions { ticket_path: Some(path.clone()), ..options };
+        std::thread::scope(|scope| {
+            let knocking = scope.spawn(|| knock(&options));
+            // It was let in, and is never welcomed.
+            let_in(&first).close();
+            drop(first);
+            ticket.address = Some(heir.local_addr());
+            ticket.save(&path).unwrap();
+            let control = Control::new(Arc::new(let_in(&heir)));
+            let welcome = Message::ToWorker(ToWorker::Welcome(None));
+            control.send(&welcome, Deadline::after_ms(5_000)).unwrap();
+            let welcomed = knocking.join().unwrap().unwrap();
+            assert_eq!(welcomed.address, heir.local_addr());
+        });
+    }
+
+    #[test]
+    fn whoever_refuses_is_not_called_again() {
+        let (door, ticket) = (door(Verdict::WrongToken), Ticket::random().unwrap());
+        let options = options(&ticket, door.local_addr());
+        std::thread::scope(|scope| {
+            let knocking = scope.spawn(|| knock(&options));
+            while !knocking.is_finished() {
+                assert!(door.accept(Deadline::after_ms(20)).unwrap().is_none());
+            }
+            let Err(refused) = knocking.join().unwrap() else { panic!("it was let in") };
+            assert_eq!(refused.blame(), Blame::Caller);
+        });
+    }
 }

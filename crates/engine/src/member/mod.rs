@@ -12,8 +12,9 @@ use crate::net::Net;
 use crate::parting::Parting;
 use crate::recovery::{Flocked, Regroup};
 use crate::stop::Stop;
-use line::Line;
+#[cfg(test)]
 pub(crate) use line::call;
+use line::{Line, Welcomed, knock};
 use mesh::{Yard, gatekeeper};
 use orders::Orders;
 use starlings_cluster::bytes::Bytes;
@@ -116,12 +117,11 @@ impl Member {
     /// # Errors
     /// A refused ticket or version (caller), a coordinator that is not there, or an abort.
     pub fn join(options: &JoinOptions) -> Result<Member> {
-        let control = call(options, options.coordinator, options.patience)?;
-        let identity = welcome(&control)?;
+        let Welcomed { control, address, identity } = knock(options)?;
         failpoint!("join-welcomed");
         let door = Arc::default();
         let security = identity.map_or(Security::Plain, Security::Tls);
-        let home = SocketAddr::new(own_address(options.coordinator)?, 0);
+        let home = SocketAddr::new(own_address(address)?, 0);
         let listener = Listener::bind(home, &security, gatekeeper(Arc::clone(&door)))?;
         let address = listener.local_addr().to_string();
         let line = Arc::new(Line::new(options, control.clone()));

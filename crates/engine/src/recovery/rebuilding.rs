@@ -216,4 +216,19 @@ mod tests {
             assert_eq!(read_bits(values.kind(), &again).slice(0, 5), values.slice(0, 5));
         }
     }
+
+    #[test]
+    fn a_step_that_is_taken_again_begins_with_what_was_lost_before_it() {
+        let lost = |number: f64| Losses::from([("x".to_string(), Values::F64(vec![number]))]);
+        let left = Left {
+            world: 2,
+            losses: lost(2.0),
+            before: Some((Step(7), lost(1.0))),
+            shard: None,
+            generation: 0,
+        };
+        assert_eq!(*left.losses_before(Step(7)), lost(1.0));
+        // Another had the end of that step, and so all that this seat gave: nothing of it is given again.
+        assert_eq!(*left.losses_before(Step(8)), lost(2.0));
+    }
 }

@@ -23,8 +23,8 @@ pub enum Message {
     Said(Event),
     /// To a member.
     Told(Verdict),
-    /// To a member: everyone has a seat.
-    Start,
+    /// To a member: everyone has a seat, given in the order in which they came.
+    Start(Vec<Seat>),
     /// A member's or the coordinator's own alarm clock.
     Alarm,
 }
@@ -151,8 +151,8 @@ impl Scenario {
                     Happening::Message { from: seat, message: Message::Alarm },
                 );
             }
-            Happening::Message { message: Message::Start, .. } => {
-                it.done_at = Some(now + self.work_ms)
+            Happening::Message { message: Message::Start(seated), .. } => {
+                (it.done_at, it.seated) = (Some(now + self.work_ms), seated);
             }
             Happening::Message { message: Message::Told(verdict), .. } => {
                 it.told.push(verdict);
@@ -178,8 +178,10 @@ impl Scenario {
                 if it.done_at.is_some() && peer != home && !it.finished =>
             {
                 let (phase, step) = ("the merge".to_string(), Step(now / 10));
-                let said =
-                    Event::Accuse { by: member(seat), epoch: Epoch(0), seat: peer, phase, step };
+                let (by, epoch) = (member(seat), Epoch(0));
+                let rank = it.seated.iter().position(|&it| it == peer).expect("it has a seat");
+                let accused = Seat(rank as u32);
+                let said = Event::Accuse { by, epoch, seat: accused, phase, step };
                 network.send(seat, home, Message::Said(said));
             }
             _ => {}
@@ -191,6 +193,8 @@ impl Scenario {
 struct Member {
     fails: Option<(Failure, u64)>,
     done_at: Option<u64>,
+    /// Who sits on each seat.
+    seated: Vec<Seat>,
     finished: bool,
     over: bool,
     told: Vec<Verdict>,
@@ -208,8 +212,9 @@ fn place(member: MemberId) -> Seat {
 fn obey(command: Command, home: Seat, network: &mut Network<Message>, outcome: &mut Outcome) {
     match command {
         Command::Start { roster, .. } => {
-            for info in roster {
-                network.send(home, place(info.member), Message::Start);
+            let seated: Vec<Seat> = roster.iter().map(|info| place(info.member)).collect();
+            for &seat in &seated {
+                network.send(home, seat, Message::Start(seated.clone()));
             }
         }
         Command::Tell { member, verdict } => {

@@ -16,7 +16,7 @@ use crate::stop::Stop;
 pub(crate) use line::call;
 use line::{Line, Welcomed, knock};
 use mesh::{Yard, gatekeeper};
-use orders::Orders;
+use orders::{Orders, too_late};
 use starlings_cluster::bytes::Bytes;
 use starlings_cluster::control::Control;
 use starlings_cluster::protocol::{Assignment, FromWorker, Message, ToWorker};
@@ -227,8 +227,8 @@ impl Member {
         match outcome {
             // Being asked to stop and having stopped is a job well done.
             Ok(held) => self.stay(held),
-            // The coordinator has let it go already.
-            Err(fault) if orders.is_released() || orders.is_left_behind() => Err(fault),
+            // The coordinator has let it go already, or the job is over.
+            Err(fault) if orders.is_done() => Err(fault),
             Err(fault) if fault.blame() == Blame::Interrupted => {
                 let told = self.shell.finished(false).and_then(|()| orders.last_word(60_000));
                 told.and(Err(fault))
@@ -268,6 +268,8 @@ impl Member {
                 let agree = verdict.blame() == fault.blame();
                 if agree { fault } else { verdict.during(fault.message()) }
             }
+            // Whoever has a seat is waited for: only a newcomer can be too late.
+            _ if self.shell.orders.has_ended() => too_late(),
             _ => fault,
         }
     }
@@ -377,7 +379,7 @@ fn assigned(line: &Line, options: &JoinOptions) -> Result<(Assignment, bool)> {
                 return Err(Fault::peer(None, message));
             }
             Some(Message::ToWorker(ToWorker::Done | ToWorker::Stop | ToWorker::Released)) => {
-                return Err(Fault::interrupted("the job ended before this worker had a seat"));
+                return Err(too_late());
             }
             Some(_) => return Err(Fault::peer(None, "the coordinator sent something unexpected")),
             None if options.stop.asked() => {
@@ -462,7 +464,8 @@ fn start_hearing(line: &Arc<Line>, orders: &Arc<Orders>, stop: &Stop) -> Result<
                     orders.abort(Fault::peer(fault.and_then(|fault| fault.rank), message));
                 }
                 Ok(Some(_)) => {}
-                Err(_) if orders.is_done() => return,
+                // Nobody is there to be told anything any more.
+                Err(_) if orders.is_done() => return line.close(),
                 Err(fault) => {
                     if let Err(fault) = line.take_up(fault) {
                         return orders.abort(fault.during("the coordinator is gone"));

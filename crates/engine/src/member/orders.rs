@@ -109,8 +109,9 @@ impl Orders {
         state.done || state.over || state.released || state.left_behind
     }
 
-    pub(super) fn is_released(&self) -> bool {
-        enter(&self.state).released
+    /// Whether the whole job is over.
+    pub(super) fn has_ended(&self) -> bool {
+        enter(&self.state).done
     }
 
     /// Waits for the next lineup, and takes it.
@@ -124,6 +125,9 @@ impl Orders {
                 return Err(Fault::interrupted(
                     "this worker left, and the others go on without it",
                 ));
+            }
+            if state.done {
+                return Err(too_late());
             }
             if let Some(lineup) = state.lineup.take() {
                 state.net = None;
@@ -225,6 +229,28 @@ impl Orders {
     }
 }
 
+/// What a newcomer says that was still waiting for its seat at the end.
+pub(super) fn too_late() -> Fault {
+    Fault::interrupted("the job ended before this worker had a seat")
+}
+
 fn changed() -> Fault {
     Fault::peer(None, "members have changed")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use starlings_core::Blame;
+
+    #[test]
+    fn whoever_waits_for_a_seat_is_woken_by_the_end_of_the_job() {
+        let orders = Orders::default();
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| orders.next_lineup(Deadline::after_ms(60_000)));
+            orders.done();
+            let late = waiting.join().unwrap().unwrap_err();
+            assert_eq!(late.blame(), Blame::Interrupted, "{late}");
+        });
+    }
 }

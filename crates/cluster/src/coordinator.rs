@@ -14,6 +14,7 @@ use crate::protocol::{
     ToWorker, Token,
 };
 use crate::roster::{MemberId, MemberInfo, Standing};
+use crate::succession::Unfinished;
 use starlings_core::{Blame, Deadline, Epoch, Event, Fault, FaultReport, Result, Seat, failpoint};
 use starlings_transport::{
     Gatekeeper, JobAuthority, Link, Listener, Purpose, Security, Ticket, Verdict as Door,
@@ -47,13 +48,6 @@ pub struct Coordinator {
     journal: Option<Journal>,
     /// A job to go on with, and its last epoch, if it had begun.
     unfinished: Option<Unfinished>,
-}
-
-/// What another coordinator has left.
-struct Unfinished {
-    job: (String, Wish, Option<Bytes>),
-    last: Option<(Epoch, Vec<MemberInfo>, Deal)>,
-    complete: bool,
 }
 
 /// What reaches the coordinator's one loop.
@@ -105,29 +99,8 @@ impl Coordinator {
         path: &Path,
     ) -> Result<Coordinator> {
         let (journal, records) = Journal::open(path)?;
-        let (mut authority, mut unfinished) = (None, None);
-        for record in records {
-            match record {
-                Record::Authority(key) => {
-                    authority = Some(JobAuthority::again(ticket.job, &key.0)?)
-                }
-                Record::Submitted { job, wish, survey } => {
-                    let (job, last) = ((job, wish, survey), None);
-                    unfinished = Some(Unfinished { job, last, complete: false });
-                }
-                Record::Epoch { epoch, roster, deal } => {
-                    if let Some(unfinished) = &mut unfinished {
-                        unfinished.last = Some((epoch, roster, deal));
-                    }
-                }
-                Record::Ended => unfinished = None,
-                Record::Complete => {
-                    if let Some(unfinished) = &mut unfinished {
-                        unfinished.complete = true;
-                    }
-                }
-            }
-        }
+        let (key, unfinished) = Unfinished::read(records);
+        let authority = key.map(|key| JobAuthority::again(ticket.job, &key.0)).transpose()?;
         failpoint!("resume-read");
         if unfinished.is_none() {
             let what = format!("{} tells of no unfinished job", path.display());
@@ -323,11 +296,7 @@ impl Desk {
         if matches!(self.end, Some(Ok(()))) {
             return self.tell_worker(id, ToWorker::Done);
         }
-        let roster = self.membership.roster();
-        let seated = roster.and_then(|roster| {
-            roster.placed.iter().find(|placed| placed.info.member == MemberId(member))
-        });
-        let known = seated.is_some_and(|placed| placed.standing == Standing::Running)
+        let known = self.membership.keeps_seat_of(MemberId(member))
             && !self.connections.contains_key(&member);
         let Some(control) = self.connections.remove(&id).filter(|_| known) else {
             let message = "the flock has gone on without this worker".to_string();
@@ -338,11 +307,7 @@ impl Desk {
         self.connections.insert(member, control);
         failpoint!("resume-returned");
         self.feed(Happening::Returned { member: MemberId(member) });
-        let Some(roster) = self.membership.roster().filter(|roster| roster.epoch > epoch) else {
-            return;
-        };
-        let seat = roster.placed.iter().find(|placed| placed.info.member == MemberId(member));
-        if let Some(seat) = seat.map(|placed| placed.info.seat) {
+        if let Some((seat, roster)) = self.membership.news_since(MemberId(member), epoch) {
             let (epoch, deal, roster) = (roster.epoch, roster.deal.clone(), peers(&roster.infos()));
             let lineup = Lineup { seat, epoch, roster, deal };
             self.tell_worker(member, ToWorker::Regroup(Box::new(lineup)));
@@ -351,13 +316,8 @@ impl Desk {
 
     /// A member that was given a seat by a coordinator before this one, and never heard of it. Gives whether it is one.
     fn seat_again(&mut self, id: u64, pid: u32, address: &str) -> bool {
-        let roster = self.membership.roster().filter(|roster| roster.epoch == Epoch(0));
-        let unaware = roster.and_then(|roster| {
-            roster.placed.iter().map(|placed| &placed.info).find(|info| {
-                let away = !self.connections.contains_key(&info.member.0);
-                away && info.pid == pid && info.address == address
-            })
-        });
+        let is_here = |member: MemberId| self.connections.contains_key(&member.0);
+        let unaware = self.membership.unaware(pid, address, is_here);
         let Some((member, seat)) = unaware.map(|info| (info.member, info.seat)) else {
             return false;
         };

@@ -17,6 +17,8 @@ pub struct Outcome {
     pub epochs: u32,
     /// How often everyone who had a model was gone, and those who were left began anew.
     pub restarts: u32,
+    /// Coordinators that took over from another, and when the last of them did.
+    pub followed: (u32, u64),
     /// The models of all who finished.
     pub models: Vec<Results>,
     /// What was reported as done, by step.
@@ -73,7 +75,8 @@ impl Outcome {
         }
         let (complete, time) = self.ended.ok_or("I3: the job hangs")?;
         let calm = scenario.failures.iter().map(|(_, _, time)| *time).max().unwrap_or(0);
-        if time > calm.max(CALM_AFTER_MS) + ENDS_WITHIN_MS {
+        // A coordinator that takes over is the last thing that is not calm.
+        if time > calm.max(CALM_AFTER_MS).max(self.followed.1) + ENDS_WITHIN_MS {
             return Err("I3: the job ends late".to_string());
         }
         // A leaver, a killed or a cut member is gone; whoever is neither can bring the job to its end.

@@ -34,7 +34,6 @@ use ears::Ears;
 use line::{LIVES_APART, Line};
 use restart::{Desk, options};
 use starlings_cluster::deal::Deal;
-use starlings_cluster::journal::Record;
 use starlings_cluster::membership::{Command, Event, Membership, Verdict, Wish};
 use starlings_cluster::roster::{MemberId, MemberInfo, Standing};
 use starlings_core::{Blame, Epoch, Seat, Step};
@@ -264,7 +263,16 @@ impl Simulated<'_> {
 
     fn feed(&mut self, event: Event) {
         let (now, mut commands) = (self.network.now() - self.desk.begun, Vec::new());
+        if std::env::var("SIM_TRACE").is_ok() && !matches!(event, Event::Tick | Event::Phase { .. })
+        {
+            eprintln!("{} [{}] {event:?}", self.network.now(), self.desk.number);
+        } // TRACE
         self.membership.on(now, event, &mut commands);
+        if std::env::var("SIM_TRACE").is_ok() {
+            for c in &commands {
+                eprintln!("{} [{}]     {c:?}", self.network.now(), self.desk.number);
+            }
+        } // TRACE
         if !self.write(&commands) {
             return;
         }
@@ -351,7 +359,10 @@ impl Simulated<'_> {
                 }
             }
             Happening::Message { message: Message::Alarm(Alarm::Beat), .. } => {
-                self.feed(Event::Tick);
+                self.take_back_submitter();
+                if self.desk.is_up {
+                    self.feed(Event::Tick);
+                }
                 self.close_when_known();
             }
             _ => {}
@@ -363,11 +374,11 @@ impl Simulated<'_> {
         match event {
             Event::Joined { .. } => return self.receive(from, event),
             Event::Left { member } if !self.disconnect(member) => return,
+            Event::Delivered { .. } => return self.relay_model(from, event),
             _ => {}
         }
         let leaves = matches!(event, Event::Leave { .. });
         let it = &mut self.members[from.index()];
-        self.outcome.delivered |= matches!(event, Event::Delivered { .. }) && !it.forgotten;
         if matches!(event, Event::Finished { .. }) {
             it.counts = !it.forgotten;
             self.outcome.is_done |= it.counts;
@@ -382,16 +393,17 @@ impl Simulated<'_> {
         match command {
             Command::Start { epoch, roster } => {
                 let deal = self.membership.roster().map(|roster| roster.deal.clone());
-                self.announce(epoch, roster, deal.unwrap_or_default());
+                self.announce(epoch, &roster, &deal.unwrap_or_default());
             }
-            Command::Regroup { epoch, roster, deal } => self.announce(epoch, roster, deal),
+            Command::Regroup { epoch, roster, deal } => self.announce(epoch, &roster, &deal),
             Command::Waiting { .. } | Command::Seat { .. } => {}
             _ if !self.acts() => {}
             Command::Prepare { member, shards } => self.tell(member, Message::Prepare(shards)),
             Command::Tell { member, verdict } => {
                 self.members[place(member).index()].answered = true;
                 self.stopping |= verdict == Verdict::Stop;
-                if !matches!(verdict, Verdict::Stop | Verdict::Deliver) {
+                let is_last = !matches!(verdict, Verdict::Stop | Verdict::Deliver);
+                if is_last && self.reaches(member) {
                     *self.outcome.told.entry(place(member)).or_default() += 1;
                 }
                 self.tell(member, Message::Told(verdict));
@@ -409,11 +421,12 @@ impl Simulated<'_> {
             }
             Command::Complete { stopped } => {
                 self.check_delivered(stopped.is_some());
-                self.note_end(stopped.is_none());
+                self.note_end(true);
                 self.end(true);
             }
             Command::Abort { .. } => {
                 self.check_given_up();
+                self.note_end(false);
                 self.end(false);
             }
         }
@@ -436,12 +449,9 @@ impl Simulated<'_> {
         }
     }
 
-    fn announce(&mut self, epoch: Epoch, roster: Vec<MemberInfo>, deal: Deal) {
+    fn announce(&mut self, epoch: Epoch, roster: &[MemberInfo], deal: &Deal) {
         let members: Vec<MemberId> = roster.iter().map(|info| info.member).collect();
         let seats: Vec<Seat> = members.iter().map(|member| place(*member)).collect();
-        if !self.remember(Record::Epoch { epoch, roster, deal: deal.clone() }) {
-            return;
-        }
         self.outcome.announce(self.scenario, epoch.0, &seats);
         for member in members {
             if !self.acts() {
@@ -718,7 +728,10 @@ impl Simulated<'_> {
         }
         if done.restarted {
             self.outcome.reported.clear();
-            self.outcome.restarts += 1;
+            // Where nobody has made a step, because some never heard of their seats, nothing is lost by beginning anew.
+            let has_steps = |it: &Life| it.working.as_ref().is_some_and(|it| it.steps() > 0);
+            let lost = self.desk.number == 0 || self.members.iter().any(has_steps);
+            self.outcome.restarts += u32::from(lost);
         }
         for (step, sum) in done.reported {
             self.tell_home(seat, Message::Reported(step, sum));

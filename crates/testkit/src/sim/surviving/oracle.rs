@@ -55,10 +55,15 @@ impl Outcome {
         if self.rosters.last_key_value().is_some_and(|(last, _)| *last >= epoch) {
             self.breaks(format!("I5: epoch {epoch} is announced after a later one"));
         }
-        if (seats.len() as u32) < scenario.least && !self.is_done {
-            self.breaks(format!("I8: {} go on, {} are needed", seats.len(), scenario.least));
-        }
+        self.check_enough(scenario, seats.len());
         self.rosters.insert(epoch, seats.iter().map(|seat| 1 << seat.0).sum());
+    }
+
+    /// I8: so many are told to go on.
+    pub(super) fn check_enough(&mut self, scenario: &Scenario, count: usize) {
+        if (count as u32) < scenario.least && !self.is_done {
+            self.breaks(format!("I8: {count} go on, {} are needed", scenario.least));
+        }
     }
 
     /// The coordinator says that a member failed.

@@ -9,8 +9,8 @@ use super::scenario::{Crash, When};
 use super::{Alarm, Happening, JOIN_MS, Message, Simulated, place};
 use starlings_cluster::journal::Record;
 use starlings_cluster::membership::{Command, Event, Membership, Options, Verdict, Wish};
-use starlings_cluster::roster::MemberId;
-use starlings_cluster::succession::Unfinished;
+use starlings_cluster::roster::{MemberId, Roster};
+use starlings_cluster::succession::{Ending, Unfinished};
 use starlings_core::{Epoch, Seat};
 use std::collections::BTreeSet;
 
@@ -34,8 +34,12 @@ pub(super) struct Desk {
     crashed: Option<Crash>,
     /// When whoever submitted the job is here.
     submitter_at: u64,
-    /// Whether the job was done when it took over, or is since.
-    is_done: bool,
+    /// Models that it keeps for whoever submitted the job.
+    kept: Vec<Event>,
+    /// What members are told that come back when the job is over.
+    last_word: Option<Verdict>,
+    /// Until when such members may come.
+    stays_until: u64,
 }
 
 /// How long things may take.
@@ -60,7 +64,7 @@ impl Simulated<'_> {
     }
 
     /// Writes to disk. Gives whether the coordinator is still there.
-    pub(super) fn remember(&mut self, record: Record) -> bool {
+    fn remember(&mut self, record: Record) -> bool {
         let acts = self.acts();
         if acts {
             self.desk.journal.push(record);
@@ -81,10 +85,15 @@ impl Simulated<'_> {
         self.desk.is_up
     }
 
+    /// Whether there is a connection to a member. At the first coordinator everyone who is told something has one, or is
+    /// gone.
+    pub(super) fn reaches(&self, member: MemberId) -> bool {
+        self.desk.number == 0 || self.desk.connections.contains(&member)
+    }
+
     /// Says something to a member, where there is a connection.
     pub(super) fn tell(&mut self, member: MemberId, message: Message) {
-        // At the first coordinator everyone who is told something is connected, or gone.
-        if self.desk.number == 0 || self.desk.connections.contains(&member) {
+        if self.reaches(member) {
             self.network.send(self.home, place(member), message);
         }
     }
@@ -100,7 +109,7 @@ impl Simulated<'_> {
             Message::Alarm(Alarm::Crash(at)) => {
                 let crash = self.scenario.crashes[*at];
                 // A job that has ended is not gone on with, unless whoever submitted it does not know.
-                let ended = self.outcome.ended.is_some() && !self.desk.is_done;
+                let ended = self.outcome.ended.is_some() && self.desk.number == 0;
                 if !self.desk.is_up || ended {
                     return true;
                 }
@@ -126,19 +135,22 @@ impl Simulated<'_> {
 
     /// The coordinator is killed.
     fn crash(&mut self, crash: Crash) {
+        if std::env::var("SIM_TRACE").is_ok() {
+            eprintln!("{} [{}] CRASH {crash:?}", self.network.now(), self.desk.number);
+        } // TRACE
         self.close();
         self.desk.crashed = Some(crash);
         let now = self.network.now();
         self.alarm(now + crash.pause_ms, self.home, Alarm::Heir);
-        // Nobody knows any more who was only waiting for a seat: they ask again.
-        let known: BTreeSet<Seat> = match self.left().last {
-            Some((_, roster, _)) => roster.iter().map(|info| place(info.member)).collect(),
-            None => BTreeSet::new(),
-        };
+        let Unfinished { last, ending, .. } = self.left();
+        // Nobody knows any more who was only waiting for a seat: they ask again, and are there when they do.
+        let finished = last.iter().flat_map(|last| last.finished.iter().map(|(info, _)| info));
+        let roster = last.iter().flat_map(|last| &last.roster);
+        let known: BTreeSet<Seat> = roster.chain(finished).map(|info| place(info.member)).collect();
         self.outcome.told.retain(|seat, count| *count > 0 || known.contains(seat));
         // The model may have been lost with the one who had it.
-        self.outcome.delivered = self.left().complete;
-        self.stopping = false;
+        self.outcome.delivered = ending == Some(Ending::Complete);
+        self.stopping = last.is_some_and(|last| last.stopping.is_some());
         for it in &mut self.members {
             it.counted |= it.counts;
             (it.answered, it.counts) = (false, false);
@@ -162,9 +174,30 @@ impl Simulated<'_> {
     /// A coordinator whose job has ended stays until whoever submitted it knows.
     pub(super) fn close_when_known(&mut self) {
         let (desk, now) = (&self.desk, self.network.now());
-        let known = now >= desk.submitter_at;
+        let known = now >= desk.submitter_at.max(desk.stays_until);
         if desk.number > 0 && desk.is_up && known && self.outcome.ended.is_some() {
             self.close();
+        }
+    }
+
+    /// A model is here. It has arrived when whoever submitted the job has it: what is kept for it dies with the coordinator.
+    pub(super) fn relay_model(&mut self, from: Seat, delivered: Event) {
+        if self.network.now() < self.desk.submitter_at {
+            return self.desk.kept.push(delivered);
+        }
+        self.outcome.delivered |= !self.members[from.index()].forgotten;
+        self.feed(delivered);
+    }
+
+    /// Whoever submitted the job is here again.
+    pub(super) fn take_back_submitter(&mut self) {
+        if self.network.now() < self.desk.submitter_at {
+            return;
+        }
+        for delivered in std::mem::take(&mut self.desk.kept) {
+            if let (true, Event::Delivered { member }) = (self.desk.is_up, &delivered) {
+                self.relay_model(place(*member), delivered);
+            }
         }
     }
 
@@ -195,21 +228,39 @@ impl Simulated<'_> {
                 }
             }
         }
-        let Unfinished { job: (_, wish, _), last, complete } = self.left();
+        let Unfinished { job: (_, wish, _), last, ending, .. } = self.left();
         self.membership = Membership::new(options());
-        match last {
-            _ if complete => {
-                self.desk.is_done = true;
-                self.outcome.ended.get_or_insert((true, now));
-            }
-            Some(last) => self.membership = Membership::resumed(options(), 0, wish, last),
-            None => self.feed(Event::Submit(wish)),
+        self.desk.journal.push(Record::TakenOver);
+        match (ending, last) {
+            (Some(ending), _) => self.end_again(&ending),
+            (None, Some(last)) => self.membership = Membership::resumed(options(), 0, wish, last),
+            (None, None) => self.feed(Event::Submit(wish)),
         }
     }
 
+    /// A coordinator before this one has ended the job, and not all may have been told.
+    fn end_again(&mut self, ending: &Ending) {
+        let (now, is_complete) = (self.network.now(), !matches!(ending, Ending::GivenUp { .. }));
+        self.desk.stays_until = now + options().return_ms;
+        self.outcome.ended.get_or_insert((is_complete, now));
+        self.note_end(is_complete);
+    }
+
     /// The job is over.
-    pub(super) fn note_end(&mut self, is_done: bool) {
-        self.desk.is_done = is_done;
+    pub(super) fn note_end(&mut self, is_complete: bool) {
+        let given_up = || Verdict::Abort { reason: String::new() };
+        self.desk.last_word = Some(if is_complete { Verdict::Done } else { given_up() });
+    }
+
+    /// Says the last word to one who comes when all is over. Gives whether it is.
+    fn tell_last_word(&mut self, from: Seat) -> bool {
+        let Some(word) = self.desk.last_word.clone().filter(|_| self.desk.number > 0) else {
+            return false;
+        };
+        *self.outcome.told.entry(from).or_default() += 1;
+        self.members[from.index()].answered = true;
+        self.network.send(self.home, from, Message::Told(word));
+        true
     }
 
     /// A member asks for a seat.
@@ -218,9 +269,10 @@ impl Simulated<'_> {
         if self.outcome.ended.is_none() {
             self.outcome.told.insert(from, 0);
         }
-        let is_here = |member: MemberId| self.desk.connections.contains(&member);
-        let unaware = self.membership.unaware(*pid, address, is_here).map(|info| info.member);
-        match unaware.filter(|_| self.desk.number > 0) {
+        if self.tell_last_word(from) {
+            return;
+        }
+        match self.membership.unaware(*pid, address).map(|info| info.member) {
             Some(known) => self.seat_again(from, known),
             None => {
                 self.desk.connections.insert(*member);
@@ -233,24 +285,27 @@ impl Simulated<'_> {
     fn seat_again(&mut self, from: Seat, member: MemberId) {
         self.desk.connections.insert(member);
         self.members[from.index()].line.member = member.0;
-        let Some(roster) = self.membership.roster() else { return };
-        let seats = roster.infos().iter().map(|info| place(info.member)).collect();
-        let lineup = Message::Lineup(roster.epoch, seats, roster.deal.clone());
-        self.feed(Event::Returned { member });
-        if self.acts() {
-            self.tell(member, lineup);
+        match self.membership.begins_late(member) {
+            Some(shards) => {
+                if self.acts() {
+                    self.tell(member, Message::Prepare(shards));
+                }
+                self.tell_news(member, Epoch(0));
+            }
+            None => {
+                let Some(roster) = self.membership.roster().cloned() else { return };
+                self.tell_lineup(member, &roster);
+            }
+        }
+        if self.desk.is_up {
+            self.feed(Event::Returned { member });
         }
     }
 
     /// A member of a coordinator before this one is here again.
     pub(super) fn take_back(&mut self, from: Seat, member: MemberId, epoch: Epoch) {
-        if !self.acts() {
+        if !self.acts() || self.tell_last_word(from) {
             return;
-        }
-        if self.desk.is_done {
-            *self.outcome.told.entry(from).or_default() += 1;
-            self.members[from.index()].answered = true;
-            return self.network.send(self.home, from, Message::Told(Verdict::Done));
         }
         if !self.membership.keeps_seat_of(member) || self.desk.connections.contains(&member) {
             self.check_left_behind(from);
@@ -259,12 +314,25 @@ impl Simulated<'_> {
             return self.network.send(self.home, from, Message::LeftBehind);
         }
         self.desk.connections.insert(member);
-        self.feed(Event::Returned { member });
-        let Some((_, roster)) = self.membership.news_since(member, epoch) else { return };
-        let seats = roster.infos().iter().map(|info| place(info.member)).collect();
-        let lineup = Message::Lineup(roster.epoch, seats, roster.deal.clone());
+        self.tell_news(member, epoch);
+        if self.desk.is_up {
+            self.feed(Event::Returned { member });
+        }
+    }
+
+    /// Tells a member of the lineup that it has not heard of.
+    fn tell_news(&mut self, member: MemberId, epoch: Epoch) {
+        if let Some((_, roster)) = self.membership.news_since(member, epoch) {
+            let roster = roster.clone();
+            self.outcome.check_enough(self.scenario, roster.placed.len());
+            self.tell_lineup(member, &roster);
+        }
+    }
+
+    fn tell_lineup(&mut self, member: MemberId, roster: &Roster) {
         if self.acts() {
-            self.tell(member, lineup);
+            let seats = roster.placed.iter().map(|placed| place(placed.info.member)).collect();
+            self.tell(member, Message::Lineup(roster.epoch, seats, roster.deal.clone()));
         }
     }
 
@@ -281,7 +349,7 @@ impl Simulated<'_> {
 
     /// What must be on disk before anyone hears of it. Gives whether the coordinator is still there.
     pub(super) fn write(&mut self, commands: &[Command]) -> bool {
-        let done = commands.iter().any(|it| matches!(it, Command::Complete { stopped: None }));
-        !done || self.remember(Record::Complete)
+        let records = self.membership.unwritten(commands);
+        records.into_iter().all(|record| self.remember(record))
     }
 }

@@ -55,6 +55,8 @@ pub enum Record {
     Finished {
         /// Who.
         member: MemberId,
+        /// The first epoch in which somebody has: whoever came after it has nothing left to do.
+        epoch: Epoch,
         /// Whether it has the result, and can send it if asked.
         holds: bool,
     },

@@ -15,7 +15,6 @@ mod returning;
 
 pub use crate::words::{Command, Event, Options, Verdict, Wish};
 
-use crate::deal::Deal;
 use crate::delivery::{Delivery, Next};
 use crate::detector::Detector;
 use crate::roster::{Accusation, MemberId, MemberInfo, Placed, Progress, Roster, Standing};
@@ -63,6 +62,8 @@ struct Run {
     silences: Silences,
     /// Whether somebody has finished: all steps are made, whoever is lost from now on.
     is_done: bool,
+    /// The first epoch in which somebody has.
+    done_in: Option<Epoch>,
     /// Where the result is.
     delivery: Delivery,
     /// Why and until when everyone was asked to end politely.
@@ -91,8 +92,19 @@ impl Charge<'_> {
 impl Run {
     fn new(wish: Wish, roster: Roster) -> Run {
         let (accusations, silences, delivery) = Default::default();
-        let (is_done, stop, short, heirless) = (false, None, None, None);
-        Run { wish, roster, accusations, silences, is_done, delivery, stop, short, heirless }
+        let (is_done, done_in, stop, short, heirless) = Default::default();
+        Run {
+            wish,
+            roster,
+            accusations,
+            silences,
+            is_done,
+            done_in,
+            delivery,
+            stop,
+            short,
+            heirless,
+        }
     }
 
     /// Whether newcomers are of any use: not when the work is about to end or has been brought to its end by one.
@@ -350,6 +362,7 @@ impl Membership {
         // It got all it needed: whatever it thought it had lost, it had not.
         let seat = placed.info.seat;
         run.is_done = true;
+        run.done_in = Some(run.done_in.map_or(epoch, |first| first.min(epoch)));
         run.accusations.retain(|accusation| accusation.by != seat);
         run.silences.report(now, seat, &[]);
         // Whoever came after the epoch that did the work has nothing left to do.

@@ -1,6 +1,7 @@
 //! The membership machine: whole lives of jobs, and its law under any sequence of events.
 
 use super::*;
+use crate::deal::Deal;
 use crate::succession::LastEpoch;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -24,8 +25,8 @@ pub(super) struct Bench {
 /// What a coordinator has left in this epoch, with members that had their seats from the start.
 pub(super) fn left(epoch: Epoch, roster: Vec<MemberInfo>) -> LastEpoch {
     let since = roster.iter().map(|_| Epoch(0)).collect();
-    let (deal, finished, stopping) = (Deal::new(), vec![], None);
-    LastEpoch { epoch, roster, since, deal, finished, stopping }
+    let (deal, finished, done_in, stopping) = Default::default();
+    LastEpoch { epoch, roster, since, deal, finished, done_in, stopping }
 }
 
 impl Bench {

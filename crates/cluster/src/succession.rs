@@ -35,6 +35,8 @@ pub struct LastEpoch {
     pub deal: Deal,
     /// Members of this epoch or an earlier one that have done their work, and whether they can send the result.
     pub finished: Vec<(MemberInfo, bool)>,
+    /// The first epoch in which one of them has.
+    pub done_in: Option<Epoch>,
     /// Why everyone was asked to end politely, if they were.
     pub stopping: Option<String>,
 }
@@ -86,12 +88,14 @@ impl Unfinished {
                 }
                 let since = roster.iter().map(|info| past.since(info, epoch)).collect();
                 let before = self.last.take();
-                let (finished, stopping) =
-                    before.map_or((vec![], None), |last| (last.finished, last.stopping));
-                self.last = Some(LastEpoch { epoch, roster, since, deal, finished, stopping });
+                let (finished, done_in, stopping) = before
+                    .map_or((vec![], None, None), |it| (it.finished, it.done_in, it.stopping));
+                let last = LastEpoch { epoch, roster, since, deal, finished, done_in, stopping };
+                self.last = Some(last);
             }
-            Record::Finished { member, holds } => {
+            Record::Finished { member, epoch, holds } => {
                 if let (Some(last), Some((info, _))) = (&mut self.last, past.seen.get(&member)) {
+                    last.done_in = Some(epoch);
                     last.finished.push((info.clone(), holds));
                 }
             }
@@ -145,7 +149,7 @@ mod tests {
             Record::Submitted { job: "x".into(), wish: wish.clone(), survey: None },
             epoch(0, vec![info(1, 0), info(2, 1)]),
             epoch(1, vec![info(1, 0), info(2, 1), info(7, 2)]),
-            Record::Finished { member: MemberId(1), holds: true },
+            Record::Finished { member: MemberId(1), epoch: Epoch(0), holds: true },
             epoch(2, vec![info(2, 0), info(7, 1)]),
             Record::TakenOver,
         ];
@@ -156,6 +160,7 @@ mod tests {
         let last = unfinished.last.unwrap();
         assert_eq!((last.epoch, last.since), (Epoch(2), vec![Epoch(0), Epoch(1)]));
         assert_eq!(last.finished, [(info(1, 0), true)], "it is done, and has no seat any more");
+        assert_eq!(last.done_in, Some(Epoch(0)));
         assert_eq!((last.stopping, unfinished.ending), (None, None));
         let ended = [records, vec![Record::Complete, Record::Ended]].concat();
         assert_eq!(Unfinished::read(ended), (None, None));

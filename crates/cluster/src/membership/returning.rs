@@ -21,11 +21,14 @@ impl Membership {
     /// does not return in time is lost.
     #[must_use]
     pub fn resumed(options: Options, now: u64, wish: Wish, last: LastEpoch) -> Membership {
-        let LastEpoch { epoch, roster, since, deal, finished, stopping } = last;
+        let LastEpoch { epoch, roster, since, deal, finished, done_in, stopping } = last;
         let done: BTreeSet<MemberId> = finished.iter().map(|(info, _)| info.member).collect();
         let place = |info: MemberInfo, since: Epoch| {
-            let is_done = done.contains(&info.member);
-            let standing = if is_done { Standing::Finished } else { Standing::Running };
+            let standing = match done.contains(&info.member) {
+                true => Standing::Finished,
+                false if done_in.is_some_and(|epoch| since > epoch) => Standing::Departed,
+                false => Standing::Running,
+            };
             Placed { info, standing, progress: None, since }
         };
         let placed: Vec<Placed> =
@@ -33,10 +36,11 @@ impl Membership {
         let seated = |info: &MemberInfo| placed.iter().any(|it| it.info.member == info.member);
         let past = finished.iter().map(|(info, _)| info).filter(|info| !seated(info));
         let past: Vec<Placed> = past.map(|info| place(info.clone(), Epoch(0))).collect();
-        let absent = placed.iter().chain(&past).map(|placed| placed.info.member).collect();
+        let seated = placed.iter().filter(|it| it.standing != Standing::Departed);
+        let absent = seated.chain(&past).map(|placed| placed.info.member).collect();
         let least = wish.least.unwrap_or(0) as usize;
         let mut run = Run::new(wish, Roster { epoch, placed, deal, past });
-        run.is_done = !finished.is_empty();
+        (run.is_done, run.done_in) = (!finished.is_empty(), done_in);
         for (info, _) in finished.iter().filter(|(_, holds)| *holds) {
             run.delivery.hold(info.member);
         }
@@ -73,7 +77,8 @@ impl Membership {
         for placed in run.roster.placed.iter().chain(&run.roster.past) {
             let member = placed.info.member;
             if placed.standing == Standing::Finished && self.written.finished.insert(member) {
-                records.push(Record::Finished { member, holds: run.delivery.is_held_by(member) });
+                let (epoch, holds) = (run.done_in, run.delivery.is_held_by(member));
+                records.push(Record::Finished { member, epoch: epoch.unwrap_or_default(), holds });
             }
         }
         // Also one of too few, of which nobody is told: who has left is not missed by the next coordinator.

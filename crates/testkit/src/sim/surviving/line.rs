@@ -32,6 +32,8 @@ pub(super) struct Line {
     held: Vec<Event>,
     /// Whether it has failed, and waits to say so.
     pub(super) has_failed: bool,
+    /// Whether it has gone without a word, since it knew of no seat.
+    pub(super) left_unaware: bool,
 }
 
 impl Simulated<'_> {
@@ -87,9 +89,9 @@ impl Simulated<'_> {
     /// A member calls whoever coordinates, until somebody answers.
     pub(super) fn call(&mut self, seat: Seat) {
         let it = &mut self.members[seat.index()];
-        // Nobody would miss one that has no seat and was asked to leave.
-        if it.line.leaves && !it.line.settled {
-            it.over = true;
+        // Nobody would miss one that knows of no seat and was asked to leave, or cannot go on.
+        if (it.line.leaves || it.line.has_failed) && !it.line.settled {
+            (it.over, it.line.left_unaware) = (true, true);
         }
         if it.exiled || it.over {
             return;

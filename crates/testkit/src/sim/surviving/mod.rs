@@ -416,8 +416,13 @@ impl Simulated<'_> {
             }
             Command::Fault(report) => {
                 let host = report.host.as_deref().and_then(|host| host.strip_prefix("host-"));
-                let seat = host.and_then(|number| number.parse().ok()).expect("hosts are numbered");
-                self.outcome.blame(self.scenario, Seat(seat));
+                let seat: Option<u32> = host.and_then(|number| number.parse().ok());
+                let seat = seat.expect("hosts are numbered");
+                // I6 over a restart: whoever went before it heard that the last coordinator had given it a seat is missed by
+                // the next one.
+                if !self.members[seat as usize].line.left_unaware {
+                    self.outcome.blame(self.scenario, Seat(seat));
+                }
             }
             Command::Complete { stopped } => {
                 self.check_delivered(stopped.is_some());

@@ -27,6 +27,8 @@ pub struct Outcome {
     pub(super) is_done: bool,
     /// Whether the model has come home.
     pub(super) delivered: bool,
+    /// The last epoch that was announced.
+    pub(super) announced: Option<u32>,
     /// Members by epoch.
     pub(super) rosters: BTreeMap<u32, u64>,
     /// How often each member was told that it is over; only those who came in time are here.
@@ -52,11 +54,22 @@ impl Outcome {
     /// The coordinator announces an epoch.
     pub(super) fn announce(&mut self, scenario: &Scenario, epoch: u32, seats: &[Seat]) {
         self.epochs += 1;
-        if self.rosters.last_key_value().is_some_and(|(last, _)| *last >= epoch) {
+        if self.announced.replace(epoch).is_some_and(|last| last >= epoch) {
             self.breaks(format!("I5: epoch {epoch} is announced after a later one"));
         }
         self.check_enough(scenario, seats.len());
-        self.rosters.insert(epoch, seats.iter().map(|seat| 1 << seat.0).sum());
+        self.note(epoch, seats);
+    }
+
+    /// The coordinator has written down an epoch, or announces it: a number has one meaning, whoever coordinates.
+    pub(super) fn note(&mut self, epoch: u32, seats: &[Seat]) {
+        let members = seats.iter().fold(0u64, |members, seat| members | (1 << seat.0));
+        if members.count_ones() as usize != seats.len() {
+            self.breaks(format!("I5: somebody has two seats in epoch {epoch}"));
+        }
+        if *self.rosters.entry(epoch).or_insert(members) != members {
+            self.breaks(format!("I5: two lineups are called epoch {epoch}"));
+        }
     }
 
     /// I8: so many are told to go on.
@@ -85,7 +98,10 @@ impl Outcome {
             return Err("I3: the job ends late".to_string());
         }
         // A leaver, a killed or a cut member is gone; whoever is neither can bring the job to its end.
-        if !complete && !scenario.can_fall_short() {
+        // A job cannot begin without all whom it asked for. One coordinator finds them before anything befalls them; where
+        // another has to find them again, one may be gone.
+        let begun = !self.rosters.is_empty() || self.followed.0 == 0;
+        if !complete && !scenario.can_fall_short() && (begun || scenario.is_unharmed()) {
             return Err("I3: the job is given up".to_string());
         }
         for (seat, &count) in &self.told {

@@ -67,6 +67,10 @@ impl Simulated<'_> {
     fn remember(&mut self, record: Record) -> bool {
         let acts = self.acts();
         if acts {
+            if let Record::Epoch { epoch, roster, .. } = &record {
+                let seats: Vec<Seat> = roster.iter().map(|info| place(info.member)).collect();
+                self.outcome.note(epoch.0, &seats);
+            }
             self.desk.journal.push(record);
         }
         acts
@@ -143,6 +147,16 @@ impl Simulated<'_> {
         let now = self.network.now();
         self.alarm(now + crash.pause_ms, self.home, Alarm::Heir);
         let Unfinished { last, ending, .. } = self.left();
+        // What a coordinator has heard and not written, nobody has said.
+        let is_written = |seat: Seat| {
+            let mut finished = last.iter().flat_map(|last| &last.finished);
+            ending == Some(Ending::Complete) || finished.any(|(info, _)| place(info.member) == seat)
+        };
+        for (at, it) in self.members.iter_mut().enumerate() {
+            it.counted |= it.counts && is_written(Seat(at as u32));
+            (it.answered, it.counts) = (false, false);
+        }
+        self.outcome.is_done = self.members.iter().any(|it| it.counted);
         // Nobody knows any more who was only waiting for a seat: they ask again, and are there when they do.
         let finished = last.iter().flat_map(|last| last.finished.iter().map(|(info, _)| info));
         let roster = last.iter().flat_map(|last| &last.roster);
@@ -151,10 +165,6 @@ impl Simulated<'_> {
         // The model may have been lost with the one who had it.
         self.outcome.delivered = ending == Some(Ending::Complete);
         self.stopping = last.is_some_and(|last| last.stopping.is_some());
-        for it in &mut self.members {
-            it.counted |= it.counts;
-            (it.answered, it.counts) = (false, false);
-        }
     }
 
     /// The process of the coordinator ends: its connections close.

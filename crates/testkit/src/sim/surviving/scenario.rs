@@ -148,6 +148,11 @@ impl Scenario {
         self.unharmed() == 0
     }
 
+    /// Whether nothing befalls anyone who is there from the start.
+    pub(super) fn is_unharmed(&self) -> bool {
+        self.unharmed() == self.world
+    }
+
     fn unharmed(&self) -> u32 {
         (0..self.world).filter(|&seat| self.fates(Seat(seat)).next().is_none()).count() as u32
     }

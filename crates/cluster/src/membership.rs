@@ -778,5 +778,7 @@ mod ending_tests;
 #[cfg(test)]
 mod path_tests;
 #[cfg(test)]
+mod returning_tests;
+#[cfg(test)]
 #[path = "membership_tests.rs"]
 mod tests;

@@ -145,6 +145,8 @@ impl Simulated<'_> {
         let (cut, beaten) = (std::mem::take(&mut it.cut), it.beaten);
         let line = Line { lives, ..Line::default() };
         *it = Life { line, ears, cut, beaten, awake: true, ..Life::default() };
+        // I7 over a restart: whoever comes again is another member, and is told of the end for itself.
+        self.outcome.told.remove(&seat);
         self.call(seat);
     }
 }

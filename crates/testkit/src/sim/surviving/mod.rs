@@ -17,6 +17,11 @@
 //! | I8 | no epoch has fewer members than the job needs |
 //! | I9 | whoever is gone is forgotten |
 //! | I10 | a job that is done has its model at home, unless all who had it are gone |
+//!
+//! All of it holds over a coordinator that is killed, too. Only what its death takes with it is read differently: what it
+//! had heard and not written, nobody has said; who was only waiting for a seat is there again when it asks again; who
+//! went before it heard that it had been given a seat is missed by the next one; and a job that had not begun cannot
+//! begin if one of those it asked for is gone by then.
 
 mod ears;
 mod line;
@@ -263,16 +268,7 @@ impl Simulated<'_> {
 
     fn feed(&mut self, event: Event) {
         let (now, mut commands) = (self.network.now() - self.desk.begun, Vec::new());
-        if std::env::var("SIM_TRACE").is_ok() && !matches!(event, Event::Tick | Event::Phase { .. })
-        {
-            eprintln!("{} [{}] {event:?}", self.network.now(), self.desk.number);
-        } // TRACE
         self.membership.on(now, event, &mut commands);
-        if std::env::var("SIM_TRACE").is_ok() {
-            for c in &commands {
-                eprintln!("{} [{}]     {c:?}", self.network.now(), self.desk.number);
-            }
-        } // TRACE
         if !self.write(&commands) {
             return;
         }
@@ -371,6 +367,12 @@ impl Simulated<'_> {
 
     /// The coordinator hears a member.
     fn heed(&mut self, from: Seat, event: Event) {
+        // Whoever is seated again does not know its old name yet; its connection does.
+        let event = match event {
+            Event::Leave { .. } => Event::Leave { member: self.name(from) },
+            Event::Left { .. } => Event::Left { member: self.name(from) },
+            event => event,
+        };
         match event {
             Event::Joined { .. } => return self.receive(from, event),
             Event::Left { member } if !self.disconnect(member) => return,

@@ -139,9 +139,6 @@ impl Simulated<'_> {
 
     /// The coordinator is killed.
     fn crash(&mut self, crash: Crash) {
-        if std::env::var("SIM_TRACE").is_ok() {
-            eprintln!("{} [{}] CRASH {crash:?}", self.network.now(), self.desk.number);
-        } // TRACE
         self.close();
         self.desk.crashed = Some(crash);
         let now = self.network.now();

@@ -4,6 +4,8 @@
 //! With a journal it may be killed at any moment: another one takes over its job, its ticket and its last epoch, on the
 //! same address or another. Workers go on meanwhile, and return when they find it.
 
+mod returning;
+
 use crate::bytes::Bytes;
 use crate::control::Control;
 use crate::deal::Deal;
@@ -14,6 +16,7 @@ use crate::protocol::{
     ToWorker, Token,
 };
 use crate::roster::{MemberId, MemberInfo, Standing};
+use crate::succession::Unfinished;
 use starlings_core::{Blame, Deadline, Epoch, Event, Fault, FaultReport, Result, Seat, failpoint};
 use starlings_transport::{
     Gatekeeper, JobAuthority, Link, Listener, Purpose, Security, Ticket, Verdict as Door,
@@ -47,13 +50,6 @@ pub struct Coordinator {
     journal: Option<Journal>,
     /// A job to go on with, and its last epoch, if it had begun.
     unfinished: Option<Unfinished>,
-}
-
-/// What another coordinator has left.
-struct Unfinished {
-    job: (String, Wish, Option<Bytes>),
-    last: Option<(Epoch, Vec<MemberInfo>, Deal)>,
-    complete: bool,
 }
 
 /// What reaches the coordinator's one loop.
@@ -105,29 +101,8 @@ impl Coordinator {
         path: &Path,
     ) -> Result<Coordinator> {
         let (journal, records) = Journal::open(path)?;
-        let (mut authority, mut unfinished) = (None, None);
-        for record in records {
-            match record {
-                Record::Authority(key) => {
-                    authority = Some(JobAuthority::again(ticket.job, &key.0)?)
-                }
-                Record::Submitted { job, wish, survey } => {
-                    let (job, last) = ((job, wish, survey), None);
-                    unfinished = Some(Unfinished { job, last, complete: false });
-                }
-                Record::Epoch { epoch, roster, deal } => {
-                    if let Some(unfinished) = &mut unfinished {
-                        unfinished.last = Some((epoch, roster, deal));
-                    }
-                }
-                Record::Ended => unfinished = None,
-                Record::Complete => {
-                    if let Some(unfinished) = &mut unfinished {
-                        unfinished.complete = true;
-                    }
-                }
-            }
-        }
+        let (key, unfinished) = Unfinished::read(records);
+        let authority = key.map(|key| JobAuthority::again(ticket.job, &key.0)).transpose()?;
         failpoint!("resume-read");
         if unfinished.is_none() {
             let what = format!("{} tells of no unfinished job", path.display());
@@ -267,6 +242,12 @@ struct Desk {
     /// Until when whoever submitted the job may return, and what it is to be told then.
     missing: Option<Deadline>,
     kept: Vec<ToClient>,
+    /// Members whose model is kept.
+    kept_of: Vec<MemberId>,
+    /// What members are told that come back when the job is over.
+    last_word: Option<ToWorker>,
+    /// Until when such members may come, where a coordinator before this one has ended the job.
+    stays: Option<Deadline>,
 }
 
 impl Desk {
@@ -295,84 +276,10 @@ impl Desk {
             alias: BTreeMap::new(),
             missing: None,
             kept: Vec::new(),
+            kept_of: Vec::new(),
+            last_word: None,
+            stays: None,
         }
-    }
-
-    /// Goes on with what another coordinator has left. Gives the last number of a member.
-    fn take_over(&mut self, unfinished: Option<Unfinished>, options: Options) -> u64 {
-        let Some(Unfinished { job, last, complete }) = unfinished else { return 0 };
-        let wish = job.1.clone();
-        self.job = Some(job);
-        self.missing = Some(Deadline::after_ms(RETURN_MS));
-        if complete {
-            self.complete(None);
-            return last.map_or(0, |last| last.1.len() as u64) + 1_000_000;
-        }
-        let Some(last) = last else {
-            self.feed(Happening::Submit(wish));
-            return 0;
-        };
-        let newest = last.1.iter().map(|info| info.member.0).max().unwrap_or(0);
-        self.membership = Membership::resumed(options, 0, wish, last);
-        // Members that came and went after the last epoch was written may have had higher numbers.
-        newest + 1_000_000
-    }
-
-    /// A member of a coordinator before this one is here again.
-    fn take_back(&mut self, id: u64, member: u64, epoch: Epoch) {
-        if matches!(self.end, Some(Ok(()))) {
-            return self.tell_worker(id, ToWorker::Done);
-        }
-        let roster = self.membership.roster();
-        let seated = roster.and_then(|roster| {
-            roster.placed.iter().find(|placed| placed.info.member == MemberId(member))
-        });
-        let known = seated.is_some_and(|placed| placed.standing == Standing::Running)
-            && !self.connections.contains_key(&member);
-        let Some(control) = self.connections.remove(&id).filter(|_| known) else {
-            let message = "the flock has gone on without this worker".to_string();
-            self.tell_worker(id, ToWorker::LeftBehind { message });
-            return self.forget(id);
-        };
-        self.alias.insert(id, member);
-        self.connections.insert(member, control);
-        failpoint!("resume-returned");
-        self.feed(Happening::Returned { member: MemberId(member) });
-        let Some(roster) = self.membership.roster().filter(|roster| roster.epoch > epoch) else {
-            return;
-        };
-        let seat = roster.placed.iter().find(|placed| placed.info.member == MemberId(member));
-        if let Some(seat) = seat.map(|placed| placed.info.seat) {
-            let (epoch, deal, roster) = (roster.epoch, roster.deal.clone(), peers(&roster.infos()));
-            let lineup = Lineup { seat, epoch, roster, deal };
-            self.tell_worker(member, ToWorker::Regroup(Box::new(lineup)));
-        }
-    }
-
-    /// A member that was given a seat by a coordinator before this one, and never heard of it. Gives whether it is one.
-    fn seat_again(&mut self, id: u64, pid: u32, address: &str) -> bool {
-        let roster = self.membership.roster().filter(|roster| roster.epoch == Epoch(0));
-        let unaware = roster.and_then(|roster| {
-            roster.placed.iter().map(|placed| &placed.info).find(|info| {
-                let away = !self.connections.contains_key(&info.member.0);
-                away && info.pid == pid && info.address == address
-            })
-        });
-        let Some((member, seat)) = unaware.map(|info| (info.member, info.seat)) else {
-            return false;
-        };
-        let (Some(roster), Some(assignment)) =
-            (self.membership.roster(), self.assignment(member, seat, Epoch(0)))
-        else {
-            return false;
-        };
-        let assignment = Assignment { roster: peers(&roster.infos()), ..assignment };
-        let Some(control) = self.connections.remove(&id) else { return false };
-        self.alias.insert(id, member.0);
-        self.connections.insert(member.0, control);
-        self.feed(Happening::Returned { member });
-        self.tell_worker(member.0, ToWorker::Assign(Box::new(assignment)));
-        true
     }
 
     /// On disk before anyone hears of it. Gives up the job where that is not possible.
@@ -415,6 +322,7 @@ impl Desk {
             }
             // The result of a job is for whoever submitted it: it may return until its time is up.
             if self.missing.is_none()
+                && self.stays.is_none_or(|by| by.passed())
                 && let Some(end) = self.end.take()
             {
                 self.remember(&Record::Ended);
@@ -485,6 +393,9 @@ impl Desk {
             FromWorker::Event(_) if !self.is_seated(member) => {}
             FromWorker::Model(_) if !self.membership.may_deliver(member) => {}
             FromWorker::Ready { host, pid, address } => {
+                if let Some(word) = self.last_word.clone() {
+                    return self.tell_worker(id, word);
+                }
                 if self.seat_again(id, pid, &address) {
                     return;
                 }
@@ -509,9 +420,7 @@ impl Desk {
             }
             FromWorker::Model(bytes) => {
                 failpoint!("model-received");
-                self.tell_submitter(ToClient::Model(bytes), MODEL_MS);
-                failpoint!("model-relayed");
-                self.feed(Happening::Delivered { member });
+                self.relay_model(member, ToClient::Model(bytes), MODEL_MS);
             }
             FromWorker::Finished { epoch, holds } => {
                 self.awaited.remove(&id);
@@ -548,10 +457,7 @@ impl Desk {
             }
             FromClient::Return { job_id } => {
                 if job_id == self.ticket.job && self.submitter.is_none() && self.job.is_some() {
-                    (self.submitter, self.missing) = (Some(id), None);
-                    for message in std::mem::take(&mut self.kept) {
-                        self.tell_client(id, message, MODEL_MS);
-                    }
+                    self.take_back_submitter(id, MODEL_MS);
                 }
             }
             FromClient::Stop => {
@@ -609,9 +515,11 @@ impl Desk {
         let now = self.begun.elapsed().as_millis() as u64;
         let mut commands = Vec::new();
         self.membership.on(now, happening, &mut commands);
-        // Members that know of the end go: nobody could tell the next coordinator of it.
-        if commands.iter().any(|it| matches!(it, Command::Complete { stopped: None })) {
-            self.remember(&Record::Complete);
+        let records = self.membership.unwritten(&commands);
+        let written = records.iter().all(|record| self.remember(record));
+        // The next coordinator would not know of it. Only the end is told all the same: there is no need for a next one.
+        if !written && !self.membership.ended() {
+            return;
         }
         for command in commands {
             self.obey(command);
@@ -651,6 +559,8 @@ impl Desk {
             }
             Command::Complete { stopped } => self.complete(stopped),
             Command::Abort { blame, reason } => {
+                let (message, fault) = (reason.clone(), self.faults.first().cloned());
+                self.last_word = Some(ToWorker::Abort { message, fault });
                 let mut fault = Fault::new(blame, reason.clone());
                 if let Some(hint) = self.hints.get(&reason) {
                     fault = fault.hint(hint.clone());
@@ -661,6 +571,7 @@ impl Desk {
     }
 
     fn complete(&mut self, stopped: Option<String>) {
+        self.last_word = Some(ToWorker::Done);
         match stopped {
             None => {
                 failpoint!("job-done");
@@ -693,10 +604,6 @@ impl Desk {
     }
 
     fn start(&mut self, epoch: Epoch, roster: &[MemberInfo]) {
-        let deal = self.job.as_ref().map_or(Deal::new(), |(_, wish, _)| wish.deal.clone());
-        if !self.remember(&Record::Epoch { epoch, roster: roster.to_vec(), deal }) {
-            return;
-        }
         let peers = peers(roster);
         for info in roster {
             let Some(assignment) = self.assignment(info.member, info.seat, epoch) else { return };
@@ -713,10 +620,6 @@ impl Desk {
     }
 
     fn regroup(&mut self, epoch: Epoch, roster: &[MemberInfo], deal: &Deal) {
-        let record = Record::Epoch { epoch, roster: roster.to_vec(), deal: deal.clone() };
-        if !self.remember(&record) {
-            return;
-        }
         let peers = peers(roster);
         for info in roster {
             let (seat, roster, deal) = (info.seat, peers.clone(), deal.clone());

@@ -35,6 +35,11 @@ impl Delivery {
         self.holders.insert(member);
     }
 
+    /// Whether a member can send the result.
+    pub(crate) fn is_held_by(&self, member: MemberId) -> bool {
+        self.holders.contains(&member)
+    }
+
     /// The result is here.
     pub(crate) fn arrive(&mut self) {
         self.arrived = true;

@@ -8,9 +8,9 @@
 use crate::bytes::Bytes;
 use crate::deal::Deal;
 use crate::membership::Wish;
-use crate::roster::MemberInfo;
+use crate::roster::{MemberId, MemberInfo};
 use serde::{Deserialize, Serialize};
-use starlings_core::{Deadline, Epoch, Fault, Result, failpoint};
+use starlings_core::{Blame, Deadline, Epoch, Fault, Result, failpoint};
 use std::fs::{File, OpenOptions, Permissions};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::PermissionsExt;
@@ -50,6 +50,35 @@ pub enum Record {
     Ended,
     /// All members are done; the one who submitted it may not know.
     Complete,
+    // What an older version does not know stands behind what it does.
+    /// A member has done its work, together with all others of its epoch.
+    Finished {
+        /// Who.
+        member: MemberId,
+        /// The first epoch in which somebody has: whoever came after it has nothing left to do.
+        epoch: Epoch,
+        /// Whether it has the result, and can send it if asked.
+        holds: bool,
+    },
+    /// All members were asked to end politely.
+    Stopping {
+        /// Why.
+        reason: String,
+    },
+    /// All members have ended politely, as asked; some may not have been told.
+    Stopped {
+        /// Why.
+        reason: String,
+    },
+    /// The job is over without success; some may not have been told.
+    GivenUp {
+        /// Who must act.
+        blame: Blame,
+        /// Why.
+        reason: String,
+    },
+    /// Another coordinator has taken over.
+    TakenOver,
 }
 
 /// The journal of one coordinator.

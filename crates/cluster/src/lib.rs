@@ -19,6 +19,7 @@ pub mod objects;
 pub mod protocol;
 pub mod roster;
 mod silence;
+pub mod succession;
 pub mod tensors;
 mod words;
 pub mod writer;

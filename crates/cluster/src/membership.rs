@@ -11,16 +11,17 @@
 //! grow, and a member that was left out of one never returns under its old name.
 
 mod leaving;
+mod returning;
 
 pub use crate::words::{Command, Event, Options, Verdict, Wish};
 
-use crate::deal::Deal;
 use crate::delivery::{Delivery, Next};
 use crate::detector::Detector;
 use crate::roster::{Accusation, MemberId, MemberInfo, Placed, Progress, Roster, Standing};
 use crate::roster::{culprit, last_known};
 use crate::silence::Silences;
 use leaving::Heirless;
+use returning::Written;
 use starlings_core::{Blame, Epoch, FaultReport, Seat, Step, planted};
 use std::net::SocketAddr;
 
@@ -35,6 +36,8 @@ pub struct Membership {
     preparing: Vec<MemberId>,
     /// Members of a coordinator before this one that have not returned, and until when they may.
     absent: (Vec<MemberId>, u64),
+    /// What the next coordinator would know.
+    written: Written,
     stage: Stage,
 }
 
@@ -59,6 +62,8 @@ struct Run {
     silences: Silences,
     /// Whether somebody has finished: all steps are made, whoever is lost from now on.
     is_done: bool,
+    /// The first epoch in which somebody has.
+    done_in: Option<Epoch>,
     /// Where the result is.
     delivery: Delivery,
     /// Why and until when everyone was asked to end politely.
@@ -87,8 +92,19 @@ impl Charge<'_> {
 impl Run {
     fn new(wish: Wish, roster: Roster) -> Run {
         let (accusations, silences, delivery) = Default::default();
-        let (is_done, stop, short, heirless) = (false, None, None, None);
-        Run { wish, roster, accusations, silences, is_done, delivery, stop, short, heirless }
+        let (is_done, done_in, stop, short, heirless) = Default::default();
+        Run {
+            wish,
+            roster,
+            accusations,
+            silences,
+            is_done,
+            done_in,
+            delivery,
+            stop,
+            short,
+            heirless,
+        }
     }
 
     /// Whether newcomers are of any use: not when the work is about to end or has been brought to its end by one.
@@ -110,32 +126,8 @@ impl Membership {
     pub fn new(options: Options) -> Membership {
         let detector = Detector::new(options.detector);
         let (lobby, preparing, stage) = (Vec::new(), Vec::new(), Stage::Idle);
-        Membership { options, detector, lobby, preparing, absent: (Vec::new(), 0), stage }
-    }
-
-    /// A machine that goes on with a job whose coordinator is gone: its last epoch stands, and whoever of its members
-    /// does not return in time is lost.
-    #[must_use]
-    pub fn resumed(
-        options: Options,
-        now: u64,
-        wish: Wish,
-        last: (Epoch, Vec<MemberInfo>, Deal),
-    ) -> Membership {
-        let (epoch, roster, deal) = last;
-        let placed = roster.into_iter().map(|info| Placed {
-            info,
-            standing: Standing::Running,
-            progress: None,
-            since: Epoch(0),
-        });
-        let placed: Vec<Placed> = placed.collect();
-        let absent = placed.iter().map(|placed| placed.info.member).collect();
-        let roster = Roster { epoch, placed, deal, past: Vec::new() };
-        let mut membership = Membership::new(options);
-        membership.absent = (absent, now.saturating_add(options.return_ms));
-        membership.stage = Stage::Running(Box::new(Run::new(wish, roster)));
-        membership
+        let (absent, written) = ((Vec::new(), 0), Written::default());
+        Membership { options, detector, lobby, preparing, absent, written, stage }
     }
 
     /// Takes one event; adds what is to be done to `out`. `now` is in milliseconds and never runs backwards.
@@ -174,7 +166,7 @@ impl Membership {
                     self.accuse(now, by, seat, Progress::at(step, phase));
                 }
             }
-            Event::Returned { member } => self.returned(now, member),
+            Event::Returned { member } => self.returned(now, member, out),
             Event::Tick => {}
             Event::Stop { blame, reason } => self.stop(now, blame, reason, out),
         }
@@ -328,17 +320,6 @@ impl Membership {
         self.prepare(out);
     }
 
-    fn returned(&mut self, now: u64, member: MemberId) {
-        let (absent, _) = &mut self.absent;
-        if let Some(at) = absent.iter().position(|it| *it == member) {
-            absent.remove(at);
-            let placed = self.roster().map_or(&[][..], |roster| &roster.placed);
-            let found = placed.iter().find(|placed| placed.info.member == member);
-            let address = found.map_or(String::new(), |placed| placed.info.address.clone());
-            self.watch(now, member, &address);
-        }
-    }
-
     /// Whoever is on another host is given the time that a path takes to be found again.
     fn watch(&mut self, now: u64, member: MemberId, address: &str) {
         let elsewhere = |it: SocketAddr| !it.ip().to_canonical().is_loopback();
@@ -381,6 +362,7 @@ impl Membership {
         // It got all it needed: whatever it thought it had lost, it had not.
         let seat = placed.info.seat;
         run.is_done = true;
+        run.done_in = Some(run.done_in.map_or(epoch, |first| first.min(epoch)));
         run.accusations.retain(|accusation| accusation.by != seat);
         run.silences.report(now, seat, &[]);
         // Whoever came after the epoch that did the work has nothing left to do.
@@ -423,8 +405,10 @@ impl Membership {
 
     /// When all have finished and the result is here, or nobody can send it any more, the job is complete.
     fn complete_if_done(&mut self, now: u64, out: &mut Vec<Command>) {
+        let is_awaited = !self.absent.0.is_empty();
         let Stage::Running(run) = &mut self.stage else { return };
-        if !run.is_over() {
+        // Whoever has not returned to a new coordinator has to be told of the end, too, and may have the result.
+        if !run.is_over() || is_awaited {
             return;
         }
         let stopped = run.stop.as_ref().map(|(reason, _)| reason.clone());
@@ -629,6 +613,7 @@ impl Membership {
             return;
         }
         placed.standing = Standing::Dead;
+        self.absent.0.retain(|it| *it != placed.info.member);
         let (progress, seen_by) = last_known(placed, &run.accusations);
         let MemberInfo { member, host, pid, .. } = placed.info.clone();
         let (step, phase) = match progress {
@@ -697,8 +682,9 @@ impl Membership {
         if !planted!("silence-ignored") {
             self.part_the_unheard(now, out);
         }
+        let is_resumed = self.absent.1 > 0;
         if let Stage::Running(run) = &self.stage
-            && run.delivery.is_begun()
+            && (run.delivery.is_begun() || (is_resumed && run.is_over()))
         {
             self.complete_if_done(now, out);
         }
@@ -791,6 +777,8 @@ mod delivery_tests;
 mod ending_tests;
 #[cfg(test)]
 mod path_tests;
+#[cfg(test)]
+mod returning_tests;
 #[cfg(test)]
 #[path = "membership_tests.rs"]
 mod tests;

@@ -1,6 +1,8 @@
 //! The membership machine: whole lives of jobs, and its law under any sequence of events.
 
 use super::*;
+use crate::deal::Deal;
+use crate::succession::LastEpoch;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 
@@ -15,9 +17,16 @@ pub(super) fn joined(member: u64) -> Event {
 
 /// A machine whose commands are collected.
 pub(super) struct Bench {
-    machine: Membership,
+    pub(super) machine: Membership,
     pub(super) out: Vec<Command>,
-    now: u64,
+    pub(super) now: u64,
+}
+
+/// What a coordinator has left in this epoch, with members that had their seats from the start.
+pub(super) fn left(epoch: Epoch, roster: Vec<MemberInfo>) -> LastEpoch {
+    let since = roster.iter().map(|_| Epoch(0)).collect();
+    let (deal, finished, done_in, stopping) = Default::default();
+    LastEpoch { epoch, roster, since, deal, finished, done_in, stopping }
 }
 
 impl Bench {
@@ -626,7 +635,7 @@ fn who_died_beside_the_coordinator_is_not_waited_for_once_a_returned_member_saw_
         let (host, address) = (format!("host-{seat}"), format!("10.0.0.{seat}:1"));
         MemberInfo { member: id(10 + u64::from(seat)), seat: Seat(seat), host, pid: seat, address }
     };
-    let last = (Epoch(3), vec![member(0), member(1)], Deal::new());
+    let last = left(Epoch(3), vec![member(0), member(1)]);
     let machine = Membership::resumed(Options::default(), 0, wish, last);
     let mut bench = Bench { machine, out: vec![], now: 0 };
     bench.on(Event::Returned { member: id(10) });

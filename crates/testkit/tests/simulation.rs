@@ -6,7 +6,7 @@ use starlings_testkit::sim::sweep::{Seeds, sweep};
 use starlings_testkit::sim::{MACHINES, owning, serving, surviving};
 
 /// Seeds that once showed a bug of the protocol.
-const OLD_BUGS: [(&str, u64, &str); 8] = [
+const OLD_BUGS: [(&str, u64, &str); 15] = [
     (
         "surviving",
         338,
@@ -34,6 +34,37 @@ const OLD_BUGS: [(&str, u64, &str); 8] = [
         "surviving",
         445_179,
         "the last who had the model left it with a newcomer that did not have it yet",
+    ),
+    (
+        "surviving",
+        534,
+        "a job that had been given up was gone on with by the next coordinator, and those who had heard of it were taken for dead",
+    ),
+    (
+        "surviving",
+        579,
+        "who was told that it may go was missed by the next coordinator: it was told before that was written",
+    ),
+    ("surviving", 818, "the same, where fewer were left than the job needs"),
+    (
+        "surviving",
+        1_104,
+        "who never heard of its seat was given a second one by the next coordinator, and taken for dead on the first",
+    ),
+    (
+        "surviving",
+        2_110,
+        "under the next coordinator a newcomer that came when the work was done began it anew",
+    ),
+    (
+        "surviving",
+        2_177,
+        "the next coordinator of a job that was done went before all had heard of the end",
+    ),
+    (
+        "surviving",
+        15_629,
+        "a newcomer that was sent home when the work was done was missed by the next coordinator",
     ),
 ];
 
@@ -101,6 +132,10 @@ fn most_simulated_jobs_change_members_and_some_more_than_once() {
     assert!(epochs > 1_000, "{epochs} epochs");
     let completed = outcomes.iter().filter(|outcome| outcome.ended.is_some_and(|it| it.0)).count();
     assert!((300..500).contains(&completed), "{completed} jobs complete, and some are given up");
+    let followed: Vec<u32> = outcomes.iter().map(|outcome| outcome.followed.0).collect();
+    let count = |least: u32| followed.iter().filter(|it| **it >= least).count();
+    assert!(count(1) > 60, "{} jobs have a second coordinator", count(1));
+    assert!(count(2) > 10, "{} jobs have a third one", count(2));
 }
 
 /// Four workers, of which the first is slow.

@@ -83,6 +83,17 @@ const BUGS: &[Bug] = &[
     ),
     bug("owed-forgotten", "surviving", "rows of the dead are never made up for"),
     bug("owed-dealt-twice", "surviving", "rows that were made up for are still owed"),
+    bug("epoch-not-durable", "surviving", "the next coordinator begins with the first epoch"),
+    bug(
+        "since-forgotten",
+        "surviving",
+        "the next coordinator takes newcomers for members from the start",
+    ),
+    bug(
+        "unaware-seated-twice",
+        "surviving",
+        "who never heard of its seat is given another by the next coordinator",
+    ),
     bug("report-early", "surviving", "a step is reported before all have it"),
     bug("total-added", "merging", "a total is added to what it should replace"),
     bug("chunk-too-short", "merging", "a chunk ends one number before the next begins"),

@@ -38,7 +38,11 @@ impl Membership {
             out.push(Command::Tell { member, verdict: Verdict::Released });
             return self.lost(now, member, "it left", out);
         }
-        let has_heir = run.roster.placed.iter().any(|it| it.has_model_beside(member));
+        // Whoever has not returned to a new coordinator may be gone.
+        let absent = &self.absent.0;
+        let is_here = |it: &&Placed| !absent.contains(&it.info.member);
+        let has_heir =
+            run.roster.placed.iter().filter(is_here).any(|it| it.has_model_beside(member));
         let alone = !has_heir || run.wish.least.is_none();
         let to_come = !self.preparing.is_empty() || run.roster.running() > 1;
         let Some(placed) = run.roster.find(member) else { return };

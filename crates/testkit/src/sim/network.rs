@@ -108,6 +108,25 @@ impl<M> Network<M> {
         None
     }
 
+    /// The process of a seat is gone, and another one may take its place: what was under way to it is lost, and all others
+    /// find this note behind what was under way from it, each in its own time.
+    pub fn replace(&mut self, seat: Seat, note: &M)
+    where
+        M: Clone,
+    {
+        self.queue.retain(|_, (to, happening)| match happening {
+            Happening::Message { from, .. } => *to != seat || *from == seat,
+            Happening::Lost { .. } => *to != seat,
+            Happening::Wake | Happening::Crash => true,
+        });
+        for other in (0..self.dead.len() as u32).map(Seat).filter(|&other| other != seat) {
+            let drained = self.busy_until.get(&(seat, other)).copied().unwrap_or(0);
+            let notice = self.now + self.rng.below(self.weather.notice_ms_max + 1);
+            let note = Happening::Message { from: seat, message: note.clone() };
+            self.at(notice.max(drained), other, note);
+        }
+    }
+
     fn crash(&mut self, victim: Seat) {
         self.dead[victim.index()] = true;
         for other in (0..self.dead.len() as u32).map(Seat).filter(|&seat| seat != victim) {

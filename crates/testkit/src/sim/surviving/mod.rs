@@ -1,5 +1,6 @@
-//! Simulates whole jobs whose members die, freeze, thaw, lose links, fail, leave and join, with the real machines: the
-//! coordinator's [`Membership`], the exchange's `Scheduled`, and what members conclude (`resolve`, `Leases`).
+//! Simulates whole jobs whose members die, freeze, thaw, lose links, fail, leave and join, and whose coordinator stands
+//! still or is followed by another, with the real machines: the coordinator's [`Membership`] and what it leaves to the
+//! next (`Unfinished`), the exchange's `Scheduled`, and what members conclude (`resolve`, `Leases`).
 //!
 //! The oracle: member i contributes 2^i, so a sum names its contributors, and a one for each shard whose rows it
 //! used, so a sum names its rows. A model is the list of all sums so far.
@@ -16,21 +17,30 @@
 //! | I8 | no epoch has fewer members than the job needs |
 //! | I9 | whoever is gone is forgotten |
 //! | I10 | a job that is done has its model at home, unless all who had it are gone |
+//!
+//! All of it holds over a coordinator that is killed, too. Only what its death takes with it is read differently: what it
+//! had heard and not written, nobody has said; who was only waiting for a seat is there again when it asks again; who
+//! went before it heard that it had been given a seat is missed by the next one; and a job that had not begun cannot
+//! begin if one of those it asked for is gone by then.
 
 mod ears;
+mod line;
 mod oracle;
+mod restart;
 mod scenario;
 mod tallying;
 
 pub use oracle::Outcome;
-pub use scenario::{Failure, Scenario};
+pub use scenario::{Crash, Failure, Scenario, When};
 pub use tallying::{Contribution, Results};
 
 use super::network::{Happening, Network, Weather};
 use ears::Ears;
+use line::{LIVES_APART, Line};
+use restart::{Desk, options};
 use starlings_cluster::deal::Deal;
-use starlings_cluster::membership::{Command, Event, Membership, Options, Verdict, Wish};
-use starlings_cluster::roster::{MemberId, Standing};
+use starlings_cluster::membership::{Command, Event, Membership, Verdict, Wish};
+use starlings_cluster::roster::{MemberId, MemberInfo, Standing};
 use starlings_core::{Blame, Epoch, Seat, Step};
 use tallying::Working;
 
@@ -39,6 +49,8 @@ use tallying::Working;
 pub enum Message {
     /// To the coordinator.
     Said(Event),
+    /// To the next coordinator: a member by its old name is here again, and has the lineup of that epoch.
+    Returns(MemberId, Epoch),
     /// To the coordinator, for whoever watches the job: a step that all have, with its sum.
     Reported(u64, Contribution),
     /// From the coordinator: a verdict.
@@ -49,6 +61,10 @@ pub enum Message {
     Lineup(Epoch, Vec<Seat>, Deal),
     /// From the coordinator: it has closed the connection.
     Closed,
+    /// From the next coordinator: the others have gone on without this member.
+    LeftBehind,
+    /// The coordinator of that number is gone.
+    Gone(u32),
     /// Between members of an epoch.
     Peer(Epoch, Frame),
     /// Between members: the link of that epoch is closed.
@@ -64,8 +80,14 @@ pub enum Alarm {
     Beat,
     /// A member has computed its contribution, in that epoch.
     Computed(Epoch),
-    /// A newcomer has read its shards.
-    Read,
+    /// A newcomer has read its shards, in that life of it.
+    Read(u64),
+    /// A member calls the coordinator.
+    Call,
+    /// The coordinator is about to die, as the scenario has it there.
+    Crash(usize),
+    /// Another coordinator takes over.
+    Heir,
     /// Whoever goes on stands still for so long; whoever stands still goes on.
     Thaw(u64),
     /// Something else befalls a member.
@@ -97,6 +119,8 @@ const BEAT_MS: u64 = 100;
 const HORIZON_MS: u64 = 400_000;
 /// How long a run goes on after the job: what was under way still arrives.
 const AFTERWARDS_MS: u64 = 1_000;
+/// The same where one coordinator may still follow another.
+const AFTERWARDS_RESTART_MS: u64 = 10_000;
 /// How long a flock that is too small waits for more.
 const JOIN_MS: u64 = 4_000;
 /// Frames of an epoch that turn up again in the next one, at most.
@@ -120,20 +144,22 @@ impl Scenario {
     fn run(&self) -> Outcome {
         let weather = Weather { delay_ms_max: 20, notice_ms_max: 200 };
         let count = self.world + self.newcomers.len() as u32;
-        let options = Options { join_ms: JOIN_MS, ..Options::default() };
         let mut flock = Simulated {
             scenario: self,
             network: Network::new(self.seed, count + 1, weather),
             home: Seat(count),
-            membership: Membership::new(options),
+            membership: Membership::new(options()),
+            desk: Desk::default(),
             asleep: Asleep::default(),
             stopping: false,
             members: (0..count).map(|_| Life::default()).collect(),
             outcome: Outcome::default(),
         };
         flock.begin();
+        let afterwards =
+            if self.crashes.is_empty() { AFTERWARDS_MS } else { AFTERWARDS_RESTART_MS };
         while let Some((seat, happening)) = flock.network.happens() {
-            let horizon = flock.outcome.ended.map_or(HORIZON_MS, |(_, end)| end + AFTERWARDS_MS);
+            let horizon = flock.outcome.ended.map_or(HORIZON_MS, |(_, end)| end + afterwards);
             if flock.network.now() > horizon || flock.outcome.broken.is_some() {
                 break;
             }
@@ -144,7 +170,7 @@ impl Scenario {
             }
         }
         for member in &mut flock.members {
-            if let (true, Some(working)) = (member.counts, &member.working) {
+            if let (true, Some(working)) = (member.counts || member.counted, &member.working) {
                 flock.outcome.models.push(working.results.clone());
             }
         }
@@ -170,6 +196,8 @@ struct Life {
     cut: Vec<Seat>,
     /// What it hears of its peers.
     ears: Ears,
+    /// Its line to the coordinator.
+    line: Line,
     exiled: bool,
     /// When it has beaten last.
     beaten: u64,
@@ -183,6 +211,8 @@ struct Life {
     forgotten: bool,
     /// Whether the coordinator has heard that it has finished.
     counts: bool,
+    /// Whether a coordinator before this one has.
+    counted: bool,
     over: bool,
 }
 
@@ -191,6 +221,8 @@ struct Simulated<'a> {
     network: Network<Message>,
     home: Seat,
     membership: Membership,
+    /// What is around it.
+    desk: Desk,
     asleep: Asleep,
     /// Whether the last who worked was asked to leave.
     stopping: bool,
@@ -221,13 +253,7 @@ impl Simulated<'_> {
                 other => self.alarm(time, seat, Alarm::Befalls(other)),
             }
         }
-        self.feed(Event::Submit(Wish {
-            workers: world,
-            most,
-            least: Some(least),
-            deal,
-            stall_ms: 600_000,
-        }));
+        self.open(Wish { workers: world, most, least: Some(least), deal, stall_ms: 600_000 });
     }
 
     fn alarm(&mut self, time: u64, seat: Seat, alarm: Alarm) {
@@ -241,10 +267,16 @@ impl Simulated<'_> {
     }
 
     fn feed(&mut self, event: Event) {
-        let (now, mut commands) = (self.network.now(), Vec::new());
+        let (now, mut commands) = (self.network.now() - self.desk.begun, Vec::new());
         self.membership.on(now, event, &mut commands);
+        if !self.write(&commands) {
+            return;
+        }
         for command in commands {
             self.obey(command);
+            if !self.desk.is_up {
+                return;
+            }
         }
         self.check_forgotten();
     }
@@ -272,13 +304,25 @@ impl Simulated<'_> {
     /// I7: whoever wants to leave may, unless it is done anyway.
     fn check_answered(&mut self, seat: Seat) {
         let it = &self.members[seat.index()];
-        let later = self.membership.awaits_heir(id(seat));
+        let later = self.membership.awaits_heir(self.name(seat));
         if !it.answered && !it.finished && !later && self.outcome.ended.is_none() {
             self.outcome.breaks(format!("I7: member {} may not leave", seat.0));
         }
     }
 
     fn coordinate(&mut self, happening: Happening<Message>) {
+        if let Happening::Message { message, .. } = &happening {
+            let is_over = self.outcome.ended.is_some() && self.scenario.crashes.is_empty();
+            if matches!(message, Message::Alarm(Alarm::Beat)) && !self.asleep.is && !is_over {
+                self.alarm(self.network.now() + TICK_MS, self.home, Alarm::Beat);
+            }
+            if self.befalls_home(message) {
+                return;
+            }
+        }
+        if !self.desk.is_up {
+            return;
+        }
         if let Happening::Message { message: Message::Alarm(Alarm::Thaw(pause)), .. } = happening {
             self.asleep.is = !self.asleep.is;
             if self.asleep.is {
@@ -294,22 +338,9 @@ impl Simulated<'_> {
             return;
         }
         match happening {
-            Happening::Message { from, message: Message::Said(event) } => {
-                if matches!(event, Event::Joined { .. }) && self.outcome.ended.is_none() {
-                    self.outcome.told.insert(from, 0);
-                }
-                let leaves = matches!(event, Event::Leave { .. });
-                let it = &self.members[from.index()];
-                self.outcome.delivered |= matches!(event, Event::Delivered { .. }) && !it.forgotten;
-                if matches!(event, Event::Finished { .. }) {
-                    let it = &mut self.members[from.index()];
-                    it.counts = !it.forgotten;
-                    self.outcome.is_done |= it.counts;
-                }
-                self.feed(event);
-                if leaves {
-                    self.check_answered(from);
-                }
+            Happening::Message { from, message: Message::Said(event) } => self.heed(from, event),
+            Happening::Message { from, message: Message::Returns(member, epoch) } => {
+                self.take_back(from, member, epoch);
             }
             // Whoever was taken for dead is not heard any more, whatever it believes.
             Happening::Message { from, message: Message::Reported(step, sum) }
@@ -317,59 +348,94 @@ impl Simulated<'_> {
             {
                 self.outcome.report(step, sum);
             }
-            Happening::Lost { seat } => self.feed(Event::Left { member: id(seat) }),
-            Happening::Message { message: Message::Alarm(Alarm::Beat), .. } => {
-                if self.outcome.ended.is_none() {
-                    self.alarm(self.network.now() + TICK_MS, self.home, Alarm::Beat);
+            Happening::Lost { seat } => {
+                let member = self.name(seat);
+                if self.disconnect(member) {
+                    self.feed(Event::Left { member });
                 }
-                self.feed(Event::Tick);
+            }
+            Happening::Message { message: Message::Alarm(Alarm::Beat), .. } => {
+                self.take_back_submitter();
+                if self.desk.is_up {
+                    self.feed(Event::Tick);
+                }
+                self.close_when_known();
             }
             _ => {}
         }
     }
 
+    /// The coordinator hears a member.
+    fn heed(&mut self, from: Seat, event: Event) {
+        // Whoever is seated again does not know its old name yet; its connection does.
+        let event = match event {
+            Event::Leave { .. } => Event::Leave { member: self.name(from) },
+            Event::Left { .. } => Event::Left { member: self.name(from) },
+            event => event,
+        };
+        match event {
+            Event::Joined { .. } => return self.receive(from, event),
+            Event::Left { member } if !self.disconnect(member) => return,
+            Event::Delivered { .. } => return self.relay_model(from, event),
+            _ => {}
+        }
+        let leaves = matches!(event, Event::Leave { .. });
+        let it = &mut self.members[from.index()];
+        if matches!(event, Event::Finished { .. }) {
+            it.counts = !it.forgotten;
+            self.outcome.is_done |= it.counts;
+        }
+        self.feed(event);
+        if leaves && self.desk.is_up {
+            self.check_answered(from);
+        }
+    }
+
     fn obey(&mut self, command: Command) {
-        let home = self.home;
         match command {
             Command::Start { epoch, roster } => {
-                let seats: Vec<Seat> = roster.iter().map(|info| place(info.member)).collect();
                 let deal = self.membership.roster().map(|roster| roster.deal.clone());
-                self.announce(epoch, &seats, deal.unwrap_or_default());
+                self.announce(epoch, &roster, &deal.unwrap_or_default());
             }
-            Command::Regroup { epoch, roster, deal } => {
-                let seats: Vec<Seat> = roster.iter().map(|info| place(info.member)).collect();
-                self.announce(epoch, &seats, deal);
-            }
-            Command::Prepare { member, shards } => {
-                self.network.send(home, place(member), Message::Prepare(shards));
-            }
+            Command::Regroup { epoch, roster, deal } => self.announce(epoch, &roster, &deal),
+            Command::Waiting { .. } | Command::Seat { .. } => {}
+            _ if !self.acts() => {}
+            Command::Prepare { member, shards } => self.tell(member, Message::Prepare(shards)),
             Command::Tell { member, verdict } => {
                 self.members[place(member).index()].answered = true;
                 self.stopping |= verdict == Verdict::Stop;
-                if !matches!(verdict, Verdict::Stop | Verdict::Deliver) {
+                let is_last = !matches!(verdict, Verdict::Stop | Verdict::Deliver);
+                if is_last && self.reaches(member) {
                     *self.outcome.told.entry(place(member)).or_default() += 1;
                 }
-                self.network.send(home, place(member), Message::Told(verdict));
+                self.tell(member, Message::Told(verdict));
             }
             Command::Forget { member } => {
                 let it = &mut self.members[place(member).index()];
                 (it.answered, it.forgotten) = (true, true);
-                self.network.send(home, place(member), Message::Closed);
+                self.tell(member, Message::Closed);
+                self.disconnect(member);
             }
             Command::Fault(report) => {
                 let host = report.host.as_deref().and_then(|host| host.strip_prefix("host-"));
-                let seat = host.and_then(|number| number.parse().ok()).expect("hosts are numbered");
-                self.outcome.blame(self.scenario, Seat(seat));
+                let seat: Option<u32> = host.and_then(|number| number.parse().ok());
+                let seat = seat.expect("hosts are numbered");
+                // I6 over a restart: whoever went before it heard that the last coordinator had given it a seat is missed by
+                // the next one.
+                if !self.members[seat as usize].line.left_unaware {
+                    self.outcome.blame(self.scenario, Seat(seat));
+                }
             }
             Command::Complete { stopped } => {
                 self.check_delivered(stopped.is_some());
+                self.note_end(true);
                 self.end(true);
             }
             Command::Abort { .. } => {
                 self.check_given_up();
+                self.note_end(false);
                 self.end(false);
             }
-            Command::Waiting { .. } | Command::Seat { .. } => {}
         }
     }
 
@@ -390,11 +456,15 @@ impl Simulated<'_> {
         }
     }
 
-    fn announce(&mut self, epoch: Epoch, seats: &[Seat], deal: Deal) {
-        self.outcome.announce(self.scenario, epoch.0, seats);
-        for &seat in seats {
-            let lineup = Message::Lineup(epoch, seats.to_vec(), deal.clone());
-            self.network.send(self.home, seat, lineup);
+    fn announce(&mut self, epoch: Epoch, roster: &[MemberInfo], deal: &Deal) {
+        let members: Vec<MemberId> = roster.iter().map(|info| info.member).collect();
+        let seats: Vec<Seat> = members.iter().map(|member| place(*member)).collect();
+        self.outcome.announce(self.scenario, epoch.0, &seats);
+        for member in members {
+            if !self.acts() {
+                return;
+            }
+            self.tell(member, Message::Lineup(epoch, seats.clone(), deal.clone()));
         }
     }
 
@@ -403,16 +473,6 @@ impl Simulated<'_> {
             self.outcome.breaks("I7: a job ends once".to_string());
         }
         self.outcome.ended = Some((complete, self.network.now()));
-    }
-
-    fn say(&mut self, seat: Seat, event: Event) {
-        self.tell_home(seat, Message::Said(event));
-    }
-
-    fn tell_home(&mut self, seat: Seat, message: Message) {
-        if !self.members[seat.index()].exiled {
-            self.network.send(seat, self.home, message);
-        }
     }
 
     fn live(&mut self, seat: Seat, happening: Happening<Message>) {
@@ -429,9 +489,7 @@ impl Simulated<'_> {
         }
         match happening {
             Happening::Wake => {
-                it.awake = true;
-                let (host, address) = (format!("host-{}", seat.0), String::new());
-                self.say(seat, Event::Joined { member: id(seat), host, pid: seat.0, address });
+                self.call(seat);
                 self.alarm(self.later(seat, BEAT_MS), seat, Alarm::Beat);
             }
             Happening::Message { from, message: Message::Alarm(alarm) } => {
@@ -470,20 +528,16 @@ impl Simulated<'_> {
             Alarm::Beat => {
                 self.listen(seat);
                 let step = self.members[seat.index()].working.as_ref().map_or(0, Working::steps);
-                let phase = String::from("a step");
-                self.say(
-                    seat,
-                    Event::Phase {
-                        member: id(seat),
-                        step: Step(step),
-                        phase,
-                        waits: true,
-                        bytes: 0,
-                    },
-                );
+                let (member, step, phase) = (self.name(seat), Step(step), String::from("a step"));
+                self.mention(seat, Event::Phase { member, step, phase, waits: true, bytes: 0 });
                 self.alarm(self.later(seat, BEAT_MS), seat, Alarm::Beat);
             }
-            Alarm::Read => self.say(seat, Event::Prepared { member: id(seat) }),
+            Alarm::Read(life) => {
+                if life == self.members[seat.index()].line.lives {
+                    self.say(seat, Event::Prepared { member: self.name(seat) });
+                }
+            }
+            Alarm::Call => self.call(seat),
             Alarm::Computed(epoch) => {
                 if let Some(working) = &mut self.members[seat.index()].working {
                     working.computed(epoch);
@@ -493,15 +547,22 @@ impl Simulated<'_> {
             // Whoever has not come yet has nothing to say.
             Alarm::Befalls(Failure::Leaves | Failure::Fails)
                 if !self.members[seat.index()].awake => {}
-            Alarm::Befalls(Failure::Leaves) => self.say(seat, Event::Leave { member: id(seat) }),
+            Alarm::Befalls(Failure::Leaves) => {
+                self.members[seat.index()].line.leaves = true;
+                self.say(seat, Event::Leave { member: self.name(seat) });
+            }
             Alarm::Befalls(Failure::Exiled) => self.members[seat.index()].exiled = true,
             Alarm::Befalls(Failure::Fails) => {
                 let message = String::from("its disk is full");
                 let blame = Blame::Machine;
                 let working = self.members[seat.index()].working.as_ref();
                 let epoch = working.and_then(Working::epoch).unwrap_or(Epoch(0));
-                self.say(seat, Event::Failed { member: id(seat), epoch, blame, message });
-                self.go(seat);
+                self.say(seat, Event::Failed { member: self.name(seat), epoch, blame, message });
+                // It does not go before it has said so.
+                match self.members[seat.index()].line.to {
+                    Some(_) => self.go(seat),
+                    None => self.members[seat.index()].line.has_failed = true,
+                }
             }
             Alarm::Befalls(Failure::Cut(other)) => {
                 for (here, there) in [(seat, other), (other, seat)] {
@@ -532,6 +593,7 @@ impl Simulated<'_> {
                 }
             }
             Alarm::Befalls(Failure::Killed | Failure::Frozen(_)) | Alarm::Thaw(_) => {}
+            Alarm::Crash(_) | Alarm::Heir => {}
         }
     }
 
@@ -546,7 +608,7 @@ impl Simulated<'_> {
         let seats = it.ears.unheard(now, &beats);
         if it.ears.told || !seats.is_empty() {
             it.ears.told = !seats.is_empty();
-            self.say(seat, Event::Unheard { by: id(seat), epoch, seats });
+            self.mention(seat, Event::Unheard { by: self.name(seat), epoch, seats });
         }
     }
 
@@ -556,13 +618,17 @@ impl Simulated<'_> {
             Message::Prepare(shards) => {
                 let working = Working::newcomer(self.scenario, seat, shards);
                 self.members[seat.index()].working = Some(working);
+                self.settle(seat);
                 let time = self.network.draw(500);
-                self.alarm(self.later(seat, time), seat, Alarm::Read);
+                let life = self.members[seat.index()].line.lives;
+                self.alarm(self.later(seat, time), seat, Alarm::Read(life));
             }
             Message::Told(Verdict::Stop) => {}
             Message::Told(Verdict::Deliver) => {
-                self.say(seat, Event::Delivered { member: id(seat) });
+                self.say(seat, Event::Delivered { member: self.name(seat) });
             }
+            Message::LeftBehind => self.be_left_behind(seat),
+            Message::Gone(number) => self.hang_up(seat, number),
             Message::Told(_) | Message::Closed => self.go(seat),
             Message::Lineup(epoch, seats, deal) => self.regroup(seat, epoch, seats, deal),
             _ => {}
@@ -571,7 +637,11 @@ impl Simulated<'_> {
 
     /// A member takes its seat in a new epoch.
     fn regroup(&mut self, seat: Seat, epoch: Epoch, seats: Vec<Seat>, deal: Deal) {
+        self.settle(seat);
         let it = &mut self.members[seat.index()];
+        if it.line.has_failed {
+            return;
+        }
         let first = || Working::first(self.scenario, seat, &seats, &deal);
         if !it.working.get_or_insert_with(first).awaits(epoch) {
             return;
@@ -631,8 +701,8 @@ impl Simulated<'_> {
         let Some(epoch) = working.epoch() else { return };
         if let Some((accused, step)) = working.lose(lost) {
             self.part(seat);
-            let (by, phase) = (id(seat), String::from("the merge"));
-            self.say(seat, Event::Accuse { by, epoch, seat: accused, phase, step: Step(step) });
+            let (by, phase) = (self.name(seat), String::from("the merge"));
+            self.mention(seat, Event::Accuse { by, epoch, seat: accused, phase, step: Step(step) });
         }
     }
 
@@ -648,13 +718,14 @@ impl Simulated<'_> {
     /// A member ends: its connections close.
     fn go(&mut self, seat: Seat) {
         self.part(seat);
-        self.say(seat, Event::Left { member: id(seat) });
+        self.mention(seat, Event::Left { member: self.name(seat) });
         self.members[seat.index()].over = true;
     }
 
     /// Lets a member do all it can do now.
     fn advance(&mut self, seat: Seat) {
-        let Some(working) = &mut self.members[seat.index()].working else { return };
+        let it = &mut self.members[seat.index()];
+        let Some(working) = it.working.as_mut().filter(|_| !it.line.has_failed) else { return };
         let done = working.advance();
         for (to, epoch, frame) in done.frames {
             let cut = self.members[seat.index()].cut.contains(&to);
@@ -664,7 +735,10 @@ impl Simulated<'_> {
         }
         if done.restarted {
             self.outcome.reported.clear();
-            self.outcome.restarts += 1;
+            // Where nobody has made a step, because some never heard of their seats, nothing is lost by beginning anew.
+            let has_steps = |it: &Life| it.working.as_ref().is_some_and(|it| it.steps() > 0);
+            let lost = self.desk.number == 0 || self.members.iter().any(has_steps);
+            self.outcome.restarts += u32::from(lost);
         }
         for (step, sum) in done.reported {
             self.tell_home(seat, Message::Reported(step, sum));
@@ -674,21 +748,18 @@ impl Simulated<'_> {
             self.alarm(self.later(seat, time), seat, Alarm::Computed(epoch));
         }
         if done.delivers {
-            self.say(seat, Event::Delivered { member: id(seat) });
+            self.say(seat, Event::Delivered { member: self.name(seat) });
         }
         if done.finished && !self.members[seat.index()].finished {
             self.members[seat.index()].finished = true;
             let working = self.members[seat.index()].working.as_ref();
             let epoch = working.and_then(Working::epoch).unwrap_or(Epoch(0));
-            self.say(seat, Event::Finished { member: id(seat), epoch, holds: true });
+            self.say(seat, Event::Finished { member: self.name(seat), epoch, holds: true });
         }
     }
 }
 
-fn id(seat: Seat) -> MemberId {
-    MemberId(u64::from(seat.0) + 1)
-}
-
+/// Whose name this is, in whichever of its lives.
 fn place(member: MemberId) -> Seat {
-    Seat(member.0 as u32 - 1)
+    Seat(((member.0 - 1) % LIVES_APART) as u32)
 }

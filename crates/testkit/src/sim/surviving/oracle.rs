@@ -17,6 +17,8 @@ pub struct Outcome {
     pub epochs: u32,
     /// How often everyone who had a model was gone, and those who were left began anew.
     pub restarts: u32,
+    /// Coordinators that took over from another, and when the last of them did.
+    pub followed: (u32, u64),
     /// The models of all who finished.
     pub models: Vec<Results>,
     /// What was reported as done, by step.
@@ -25,6 +27,8 @@ pub struct Outcome {
     pub(super) is_done: bool,
     /// Whether the model has come home.
     pub(super) delivered: bool,
+    /// The last epoch that was announced.
+    pub(super) announced: Option<u32>,
     /// Members by epoch.
     pub(super) rosters: BTreeMap<u32, u64>,
     /// How often each member was told that it is over; only those who came in time are here.
@@ -50,13 +54,29 @@ impl Outcome {
     /// The coordinator announces an epoch.
     pub(super) fn announce(&mut self, scenario: &Scenario, epoch: u32, seats: &[Seat]) {
         self.epochs += 1;
-        if self.rosters.last_key_value().is_some_and(|(last, _)| *last >= epoch) {
+        if self.announced.replace(epoch).is_some_and(|last| last >= epoch) {
             self.breaks(format!("I5: epoch {epoch} is announced after a later one"));
         }
-        if (seats.len() as u32) < scenario.least && !self.is_done {
-            self.breaks(format!("I8: {} go on, {} are needed", seats.len(), scenario.least));
+        self.check_enough(scenario, seats.len());
+        self.note(epoch, seats);
+    }
+
+    /// The coordinator has written down an epoch, or announces it: a number has one meaning, whoever coordinates.
+    pub(super) fn note(&mut self, epoch: u32, seats: &[Seat]) {
+        let members = seats.iter().fold(0u64, |members, seat| members | (1 << seat.0));
+        if members.count_ones() as usize != seats.len() {
+            self.breaks(format!("I5: somebody has two seats in epoch {epoch}"));
         }
-        self.rosters.insert(epoch, seats.iter().map(|seat| 1 << seat.0).sum());
+        if *self.rosters.entry(epoch).or_insert(members) != members {
+            self.breaks(format!("I5: two lineups are called epoch {epoch}"));
+        }
+    }
+
+    /// I8: so many are told to go on.
+    pub(super) fn check_enough(&mut self, scenario: &Scenario, count: usize) {
+        if (count as u32) < scenario.least && !self.is_done {
+            self.breaks(format!("I8: {count} go on, {} are needed", scenario.least));
+        }
     }
 
     /// The coordinator says that a member failed.
@@ -73,11 +93,15 @@ impl Outcome {
         }
         let (complete, time) = self.ended.ok_or("I3: the job hangs")?;
         let calm = scenario.failures.iter().map(|(_, _, time)| *time).max().unwrap_or(0);
-        if time > calm.max(CALM_AFTER_MS) + ENDS_WITHIN_MS {
+        // A coordinator that takes over is the last thing that is not calm.
+        if time > calm.max(CALM_AFTER_MS).max(self.followed.1) + ENDS_WITHIN_MS {
             return Err("I3: the job ends late".to_string());
         }
         // A leaver, a killed or a cut member is gone; whoever is neither can bring the job to its end.
-        if !complete && !scenario.can_fall_short() {
+        // A job cannot begin without all whom it asked for. One coordinator finds them before anything befalls them; where
+        // another has to find them again, one may be gone.
+        let begun = !self.rosters.is_empty() || self.followed.0 == 0;
+        if !complete && !scenario.can_fall_short() && (begun || scenario.is_unharmed()) {
             return Err("I3: the job is given up".to_string());
         }
         for (seat, &count) in &self.told {

@@ -25,8 +25,34 @@ pub struct Scenario {
     pub failures: Vec<(Seat, Failure, u64)>,
     /// When the coordinator stands still, and for how long.
     pub pauses: Vec<(u64, u64)>,
+    /// When the coordinator is killed and another one takes over.
+    pub crashes: Vec<Crash>,
     /// How many milliseconds of true time each member takes for a hundred of its own.
     pub paces: Vec<u64>,
+}
+
+/// A coordinator is killed, and another one takes over.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Crash {
+    /// When it is about to die.
+    pub when: When,
+    /// How much it still does: it may write or say only half of what it has decided.
+    pub acts: u64,
+    /// How long nobody coordinates.
+    pub pause_ms: u64,
+    /// How long whoever submitted the job takes to find the next one.
+    pub submitter_ms: u64,
+}
+
+/// When a coordinator is about to die.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum When {
+    /// At a time.
+    At(u64),
+    /// When it first hears of the end of the work.
+    End,
+    /// So long after it has taken over from another.
+    Fresh(u64),
 }
 
 /// What happens to a member.
@@ -98,6 +124,7 @@ impl Scenario {
             shards,
             failures,
             pauses,
+            crashes: crashes(seed),
             paces,
         }
     }
@@ -119,6 +146,11 @@ impl Scenario {
     /// Whether everyone who is there from the start may be gone, one way or another.
     pub(super) fn can_lose_all(&self) -> bool {
         self.unharmed() == 0
+    }
+
+    /// Whether nothing befalls anyone who is there from the start.
+    pub(super) fn is_unharmed(&self) -> bool {
+        self.unharmed() == self.world
     }
 
     fn unharmed(&self) -> u32 {
@@ -165,4 +197,27 @@ fn silence(seed: u64, everyone: u64) -> Option<(Seat, Failure, u64)> {
         _ => return None,
     };
     (seat != other).then_some((seat, how, time))
+}
+
+/// Coordinators that are killed, in every fourth seed. Drawn apart, so that older seeds are what they were.
+fn crashes(seed: u64) -> Vec<Crash> {
+    let mut rng = Rng::named(seed, "coordinator crash", &[]);
+    let count = match rng.below(12) {
+        0 => 2,
+        1 | 2 => 1,
+        _ => 0,
+    };
+    let crash = |at: u64| {
+        let when = match rng.below(6) {
+            0 => When::At(1 + rng.below(600)),
+            1 => When::End,
+            2 | 3 if at > 0 => When::Fresh(rng.below(2_500)),
+            _ => When::At(300 + rng.below(CALM_AFTER_MS / 2)),
+        };
+        let acts = if rng.below(2) == 0 { 0 } else { 1 + rng.below(6) };
+        let pause_ms = rng.below(3_000);
+        let submitter_ms = if rng.below(4) == 0 { rng.below(4_000) } else { rng.below(400) };
+        Crash { when, acts, pause_ms, submitter_ms }
+    };
+    (0..count).map(crash).collect()
 }

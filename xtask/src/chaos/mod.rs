@@ -30,6 +30,9 @@ use std::time::{Duration, Instant};
 /// Runs of each kind of cut, unless fewer are asked for.
 const LINKS_MAX: u64 = 10;
 
+/// Seconds without a step that are worth a word.
+const LONG_STALL: f64 = 2.0;
+
 /// What the person asked for.
 #[derive(Clone, PartialEq, Debug)]
 struct Options {
@@ -59,7 +62,7 @@ pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<(), String> {
     let play = || -> Result<(), String> {
         while start.elapsed() < Duration::from_secs_f64(options.minutes * 60.0) {
             let Some(scenario) = next_scenario(&options, &next) else { return Ok(()) };
-            let line = one(&tools, &scenario, &calm)?;
+            let line = one(&tools, &scenario, &calm, options.runs == 1)?;
             let mut lines = lines.lock().unwrap_or_else(PoisonError::into_inner);
             lines.push(line);
             if lines.len() % 50 == 0 {
@@ -203,8 +206,8 @@ impl Calm {
     }
 }
 
-/// Plays one run and tells of it if it failed.
-fn one(tools: &Tools, scenario: &Scenario, calm: &Calm) -> Result<Line, String> {
+/// Plays one run and tells of it if it failed or stood still for long. Where only one is played all of it is told.
+fn one(tools: &Tools, scenario: &Scenario, calm: &Calm, is_alone: bool) -> Result<Line, String> {
     let mut line = Line {
         seed: scenario.seed,
         family: scenario.family,
@@ -241,10 +244,17 @@ fn one(tools: &Tools, scenario: &Scenario, calm: &Calm) -> Result<Line, String> 
             Err(why) => (Err(why), String::new()),
         },
     };
-    if let Err(why) = verdict {
-        println!("FAILED {}\n  {why}", scenario.sentence());
-        println!("{story}  replay it: cargo xtask chaos --runs 1 --seed {}", scenario.seed);
-        line.failure = Some(why);
+    if let Some((_, seconds)) = line.stall.filter(|(_, seconds)| *seconds > LONG_STALL) {
+        println!("stood still for {seconds:.1} s: {}", scenario.sentence());
+    }
+    match verdict {
+        Err(why) => {
+            println!("FAILED {}\n  {why}", scenario.sentence());
+            println!("{story}  replay it: cargo xtask chaos --runs 1 --seed {}", scenario.seed);
+            line.failure = Some(why);
+        }
+        Ok(()) if is_alone => println!("{}\n{story}", scenario.sentence()),
+        Ok(()) => {}
     }
     Ok(line)
 }

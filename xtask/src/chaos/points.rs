@@ -38,6 +38,8 @@ pub(super) enum After {
     Owed,
     /// A job that folds shard by shard.
     Folds,
+    /// A member is lost in the middle of a sum, so that some have its result and others do not.
+    Half,
 }
 
 /// A failpoint.
@@ -132,8 +134,8 @@ pub(super) const POINTS: &[Point] = &[
     point("chunk-sent", At::Member, After::Nothing, 120),
     point("chunk-arrived", At::Member, After::Nothing, 120),
     point("flock-ranks", At::Member, After::Change, 1),
-    point("flock-handing-over", At::Member, After::Change, 1),
-    point("flock-handed-over", At::Member, After::Change, 1),
+    point("flock-handing-over", At::Member, After::Half, 1),
+    point("flock-handed-over", At::Member, After::Half, 1),
 ];
 
 /// Every failpoint of the table is in the sources, and every one of the sources is in the table.

@@ -91,6 +91,16 @@ impl Armed {
     }
 }
 
+/// A member that is killed in the middle of a sum. Who then has the result and must hand it over nobody can know before, so
+/// that the run's failpoint is set for all others but one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Half {
+    pub(super) victim: usize,
+    /// After it has sent so many chunks.
+    pub(super) nth: u64,
+    pub(super) spared: usize,
+}
+
 /// A run.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Scenario {
@@ -104,6 +114,8 @@ pub(super) struct Scenario {
     /// Workers are children of `train` and not members of a standing flock.
     pub(super) children: bool,
     pub(super) armed: Option<Armed>,
+    /// Who is lost in the middle of a sum, where the failpoint is reached only then.
+    pub(super) half: Option<Half>,
     pub(super) deeds: Vec<(Moment, Deed)>,
     /// How long a frozen process stands still when a failpoint has stopped it.
     pub(super) thaw_ms: u64,
@@ -131,6 +143,7 @@ impl Scenario {
             one_host: chance.percent(50),
             children: false,
             armed: None,
+            half: None,
             deeds: Vec::new(),
             thaw_ms: chance.within(50, 3_000),
             heir: (chance.within(0, 800), chance.percent(50)),
@@ -149,8 +162,8 @@ impl Scenario {
     /// A run in which nothing happens.
     pub(super) fn calm(job: Job) -> Scenario {
         let (seed, workers, children) = (u64::MAX, 2, true);
-        let (armed, deeds) = (None, Vec::new());
-        Scenario { seed, job, workers, children, armed, deeds, ..Scenario::of(0) }
+        let (armed, half, deeds) = (None, None, Vec::new());
+        Scenario { seed, job, workers, children, armed, half, deeds, ..Scenario::of(0) }
     }
 
     /// Points in turn, so that all are tried with each number of workers before any is tried again.
@@ -166,7 +179,7 @@ impl Scenario {
             After::Folds => self.job = Job::Passes,
             After::Checkpoints | After::Restore => self.job = Job::Topics,
             After::Owed => self.job = Job::Batches,
-            After::Change | After::Join => {}
+            After::Change | After::Join | After::Half => {}
         }
         if point.at == At::Heir {
             self.deeds.push((moment(chance, 12), Deed::KillCoordinator));
@@ -264,6 +277,9 @@ impl Scenario {
             if armed.point.name == "flock-in-hand" {
                 self.large = true;
             }
+            if armed.point.after == After::Half {
+                self.halve(chance);
+            }
             if armed.point.after == After::Change && self.workers > 2 {
                 let other = (armed.victim + 1) % self.workers;
                 self.deeds.push((sum_moment(chance), Deed::Kill(other)));
@@ -276,6 +292,30 @@ impl Scenario {
             let freeze = chance.percent(15);
             let deed = if freeze { Deed::Freeze(victim, 2_000) } else { Deed::Kill(victim) };
             self.deeds.push((sum_moment(chance), deed));
+        }
+    }
+
+    /// Somebody is lost between two chunks of a sum, among at least three, or nobody would be left to hand anything to.
+    fn halve(&mut self, chance: &mut Chance) {
+        (self.workers, self.one_host) = (self.workers.max(3), false);
+        let victim = chance.within(0, self.workers as u64 - 1) as usize;
+        let other = chance.within(1, self.workers as u64 - 1) as usize;
+        let spared = (victim + other) % self.workers;
+        self.half = Some(Half { victim, nth: chance.within(1, 120), spared });
+    }
+
+    /// What is set for a member with a loop of its own, and what it does where the run's failpoint is.
+    pub(super) fn set_for_member(&self, index: usize) -> Option<(String, Option<Action>)> {
+        let armed = self.armed.filter(|it| it.point.at == At::Member)?;
+        let mine = || Some((armed.word(), Some(armed.action)));
+        match self.half {
+            Some(half) if half.victim == index => {
+                Some((format!("chunk-sent:kill:{}", half.nth), None))
+            }
+            Some(half) if half.spared == index => None,
+            Some(_) => mine(),
+            None if armed.victim == index => mine(),
+            None => None,
         }
     }
 
@@ -294,9 +334,10 @@ impl Scenario {
                 Action::Stop => self.thaw_ms <= PAUSE_MS,
                 Action::Kill => false,
             };
-            worker_s && armed.victim == worker && !harmless
+            let is_set = self.half.map_or(armed.victim == worker, |half| half.spared != worker);
+            worker_s && is_set && !harmless
         });
-        by_deed || by_point
+        by_deed || by_point || self.half.is_some_and(|half| half.victim == worker)
     }
 
     pub(super) fn joins(&self) -> bool {
@@ -312,7 +353,8 @@ impl Scenario {
             _ => job.name(),
         };
         let armed = self.armed.map_or(String::new(), |armed| {
-            format!(", {} at {:?} {}", armed.word(), armed.point.at, armed.victim)
+            let whom = self.half.map_or(armed.victim.to_string(), |half| format!("{half:?}"));
+            format!(", {} at {:?} {whom}", armed.word(), armed.point.at)
         });
         let place = match (self.children, self.one_host) {
             (true, _) => "children",
@@ -355,6 +397,22 @@ mod tests {
                 _ => {}
             }
         }
+    }
+
+    #[test]
+    fn who_is_lost_in_the_middle_of_a_sum_leaves_others_to_hand_it_over() {
+        let halves = (0..20_000).map(Scenario::of).filter_map(|it| Some((it.half?, it)));
+        let mut tried = 0;
+        for (half, scenario) in halves {
+            let set = |index| scenario.set_for_member(index).map(|(word, _)| word);
+            assert!(set(half.victim).is_some_and(|word| word.starts_with("chunk-sent:kill:")));
+            assert_eq!(set(half.spared), None);
+            let others = (0..scenario.workers).filter(|&it| it != half.victim && it != half.spared);
+            let handing = |index| set(index).is_some_and(|word| word.starts_with("flock-hand"));
+            assert!(scenario.workers > 2 && others.into_iter().all(handing));
+            tried += 1;
+        }
+        assert!(tried > 100);
     }
 
     #[test]

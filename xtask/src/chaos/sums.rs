@@ -3,7 +3,6 @@
 
 use super::herd::{Process, signal};
 use super::play::Tools;
-use super::points::At;
 use super::scenario::{Action, Deed, Scenario};
 use super::verdict::stall;
 use serde_json::Value;
@@ -93,10 +92,10 @@ impl Member {
         if !scenario.one_host {
             command.arg(format!("host-{index}"));
         }
-        let armed = scenario.armed.filter(|it| it.point.at == At::Member && it.victim == index);
-        command.envs(armed.map(|armed| ("STARLINGS_FAIL", armed.word())));
+        let (word, armed) = scenario.set_for_member(index).unzip();
+        command.envs(word.map(|word| ("STARLINGS_FAIL", word)));
         let process = Process::start(&format!("member {index}"), &mut command)?;
-        let armed = armed.map(|armed| armed.action);
+        let armed = armed.flatten();
         Ok(Member { process, frozen: None, was_frozen: false, reached: false, armed })
     }
 
@@ -199,7 +198,8 @@ fn worst(
     histories: &[Vec<(Instant, Value)>],
 ) -> Option<(&'static str, f64)> {
     let froze = members.iter().any(|member| member.was_frozen);
-    let killed = scenario.deeds.iter().any(|(_, deed)| matches!(deed, Deed::Kill(_)));
+    let by_deed = scenario.deeds.iter().any(|(_, deed)| matches!(deed, Deed::Kill(_)));
+    let killed = by_deed || scenario.half.is_some();
     let kind = match froze {
         true => "freeze",
         false if killed || members.iter().any(|member| member.reached) => "kill",

@@ -2,6 +2,7 @@
 //! job, relays what happens and takes the model home.
 
 use super::Launcher;
+use super::told::Told;
 use crate::desk::Finished;
 use crate::node::{Order, unpack};
 use crate::placement::held;
@@ -85,7 +86,8 @@ pub(super) fn submit(
     let control = call(door.address, door.ticket)?;
     let (finished, newest, stopped, lost) = (None, None, false, None);
     let facts = task.facts(&survey);
-    let mut client = Client { task, door, control, facts, finished, newest, stopped, lost };
+    let told = Told::new(task.choices.completion());
+    let mut client = Client { task, door, control, facts, finished, newest, stopped, lost, told };
     client.send(order(task, &survey)?)?;
     task.tell_start(&survey)?;
     let finished = client.follow(watch)?;
@@ -146,6 +148,7 @@ struct Client<'a> {
     stopped: bool,
     /// Who was lost and has not been replaced: the first, for what others say then follows from it.
     lost: Option<FaultReport>,
+    told: Told,
 }
 
 impl Client<'_> {
@@ -218,6 +221,9 @@ impl Client<'_> {
     }
 
     fn relay(&mut self, event: Event) {
+        if !self.told.is_new(&event) {
+            return;
+        }
         match &event {
             Event::Checkpoint { path, .. } => self.newest = Some(path.clone()),
             Event::Fault(report) if self.lost.is_none() && report.rank.is_some() => {

@@ -6,6 +6,7 @@ pub mod mpi;
 pub(crate) mod place;
 pub(crate) mod processes;
 pub(crate) mod threads;
+mod told;
 
 use crate::train::{Task, Trained};
 use starlings_core::{Blame, Entry, Fault, Result};

@@ -8,6 +8,7 @@ use super::cut::{Part, cut};
 use starlings_codec::{Codec, Into as Put, Law, Malformed};
 use starlings_core::{Body, Seat, Update, Values, planted};
 use starlings_topology::{Act, Move};
+use starlings_transport::shared::{Number, put_around, sum_around};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -77,14 +78,24 @@ pub struct Scheduled {
     next: Vec<usize>,
     settled: Vec<bool>,
     early: BTreeMap<(usize, Seat, bool), Vec<u8>>,
+    /// The payload that has become what its chunk is now, and from whom it came: it is sent on from the caches, where the
+    /// chunk itself is not.
+    warm: Option<(usize, Seat, Vec<u8>)>,
     /// Payloads that have been absorbed, and from whom they came.
     spent: Vec<(Seat, Vec<u8>)>,
+    /// From how many bytes on sums that are made in other memory are written around the caches.
+    around_from: usize,
+    bytes: usize,
     left: usize,
     over: bool,
 }
 
 /// Absorbed payloads that are kept for whoever wants their memory back.
 const SPENT_MAX: usize = 32;
+
+/// Sums in other memory than their contributions are written around the caches from this on: they would not stay there
+/// until they are used.
+const AROUND_FROM: usize = 4 << 20;
 
 impl Scheduled {
     /// A machine that will sum `update` over the group. `moves(chunks)` gives this seat's moves for that
@@ -95,7 +106,7 @@ impl Scheduled {
         grain: usize,
         moves: impl FnOnce(usize) -> Vec<Move>,
     ) -> Scheduled {
-        let chunks = cut(&update, grain);
+        let (chunks, bytes) = (cut(&update, grain), update.bytes());
         let mut by_chunk = vec![Vec::new(); chunks.len()];
         let list = moves(chunks.len());
         let left = list.len();
@@ -112,7 +123,10 @@ impl Scheduled {
             chunks,
             moves: by_chunk,
             early: BTreeMap::new(),
+            warm: None,
             spent: Vec::new(),
+            around_from: AROUND_FROM,
+            bytes,
             left,
             over: false,
         }
@@ -124,6 +138,13 @@ impl Scheduled {
     pub fn keeping(mut self, room: Update) -> Scheduled {
         self.contribution = Some(std::mem::replace(&mut self.update, room));
         self.begun.fill(false);
+        self
+    }
+
+    /// Writes sums that are made in other memory around the caches from so many bytes on, in place of what was found best.
+    #[must_use]
+    pub fn around_from(mut self, bytes: usize) -> Scheduled {
+        self.around_from = bytes;
         self
     }
 
@@ -154,6 +175,11 @@ impl Scheduled {
 
     /// The bytes of a chunk as it is now. `scratch` is used where they are not contiguous in memory.
     pub fn payload<'a>(&'a self, chunk: usize, scratch: &'a mut Vec<u8>) -> &'a [u8] {
+        if let Some((of, _, payload)) = &self.warm
+            && *of == chunk
+        {
+            return payload;
+        }
         let update = match &self.contribution {
             Some(contribution) if !self.begun[chunk] => contribution,
             _ => &self.update,
@@ -191,6 +217,12 @@ impl Scheduled {
 
     /// Payloads that are no longer needed, with the seats they came from: their memory is warm.
     pub fn spent(&mut self) -> impl Iterator<Item = (Seat, Vec<u8>)> {
+        self.spent.drain(..)
+    }
+
+    /// As [`Scheduled::spent`], when all has been sent.
+    pub fn spent_last(&mut self) -> impl Iterator<Item = (Seat, Vec<u8>)> {
+        self.cool();
         self.spent.drain(..)
     }
 
@@ -243,11 +275,8 @@ impl Scheduled {
                 Act::Fold | Act::Replace => {
                     let total = act == Act::Replace;
                     let Some(payload) = self.early.remove(&(chunk, peer, total)) else { return };
-                    if let Err(malformed) = self.absorb(chunk, &payload, total) {
+                    if let Err(malformed) = self.take_in(chunk, (peer, payload), total) {
                         return self.fail(peer, malformed.0.to_string(), out);
-                    }
-                    if self.spent.len() < SPENT_MAX {
-                        self.spent.push((peer, payload));
                     }
                     self.settled[chunk] |= total;
                 }
@@ -266,16 +295,54 @@ impl Scheduled {
             for part in &self.chunks[chunk] {
                 encode_part(&*self.codec, &self.update, part, &mut bytes);
             }
-            self.absorb(chunk, &bytes, true).expect("a codec reads what it wrote");
+            self.absorb(chunk, &mut bytes, true).expect("a codec reads what it wrote");
         }
         self.settled[chunk] = true;
     }
 
-    fn absorb(&mut self, chunk: usize, payload: &[u8], total: bool) -> Result<(), Malformed> {
+    /// Absorbs a payload, and keeps it as long as it is what will be sent next.
+    fn take_in(
+        &mut self,
+        chunk: usize,
+        (peer, mut payload): (Seat, Vec<u8>),
+        total: bool,
+    ) -> Result<(), Malformed> {
+        self.cool();
+        let is_current = self.absorb(chunk, &mut payload, total)?;
+        let after = self.moves[chunk].get(self.next[chunk] + 1).map(|step| step.act);
+        if is_current && matches!(after, Some(Act::SendPartial | Act::SendTotal)) {
+            self.warm = Some((chunk, peer, payload));
+        } else {
+            self.spend(peer, payload);
+        }
+        Ok(())
+    }
+
+    fn spend(&mut self, peer: Seat, payload: Vec<u8>) {
+        if self.spent.len() < SPENT_MAX {
+            self.spent.push((peer, payload));
+        }
+    }
+
+    /// What was sent from the caches is there no longer.
+    fn cool(&mut self) {
+        if let Some((_, peer, payload)) = self.warm.take() {
+            self.spend(peer, payload);
+        }
+    }
+
+    /// Adds a payload to its chunk, or puts it in its place. True where the payload is now what the chunk is.
+    fn absorb(&mut self, chunk: usize, payload: &mut [u8], total: bool) -> Result<bool, Malformed> {
         // What is added to a contribution that stays as it is goes beside it at once; a total replaces it anyway.
         let is_first = !std::mem::replace(&mut self.begun[chunk], true) && !total;
         let base = self.contribution.as_ref().filter(|_| is_first);
-        let mut rest = payload;
+        // What more will be added to must stay in the caches.
+        let after = self.moves[chunk].get(self.next[chunk] + 1).map(|step| step.act);
+        let around = self.contribution.is_some()
+            && self.bytes >= self.around_from
+            && self.codec.law() == Law::Exact
+            && after != Some(Act::Fold);
+        let (mut rest, mut is_current) = (payload, around);
         for part in &self.chunks[chunk] {
             let body = base.map(|base| &base.blocks[part.block].body);
             let how = match body {
@@ -283,9 +350,17 @@ impl Scheduled {
                 _ if total && !planted!("total-added") => How::Put,
                 _ => How::Add,
             };
-            rest = decode_part(&*self.codec, &mut self.update, part, rest, how)?;
+            let place = (&mut self.update, part);
+            if around && let Some(len) = decode_around(&*self.codec, place, rest, how)? {
+                rest = &mut rest[len..];
+                continue;
+            }
+            is_current = false;
+            let left = decode_part(&*self.codec, &mut self.update, part, rest, how)?.len();
+            let read = rest.len() - left;
+            rest = &mut rest[read..];
         }
-        if rest.is_empty() { Ok(()) } else { Err(Malformed("a chunk is too long")) }
+        if rest.is_empty() { Ok(is_current) } else { Err(Malformed("a chunk is too long")) }
     }
 
     /// Copies a chunk of the contribution to where it is summed, unless it is there. Rows are there from the start.
@@ -346,6 +421,50 @@ fn encode_part(codec: &dyn Codec, update: &Update, part: &Part, out: &mut Vec<u8
         }
         Body::Factors(_) => unreachable!("{PLAYED}"),
     }
+}
+
+/// Sums or puts numbers around the caches, where they travel as they lie in memory; how many bytes they were. What they
+/// have become is then in `bytes`, too.
+fn decode_around(
+    codec: &dyn Codec,
+    (update, part): (&mut Update, &Part),
+    bytes: &mut [u8],
+    how: How<'_>,
+) -> Result<Option<usize>, Malformed> {
+    let Body::Dense(values) = &mut update.blocks[part.block].body else { return Ok(None) };
+    let range = part.from..part.to;
+    if codec.borrow(values, range.start, range.end).is_none() {
+        return Ok(None);
+    }
+    let len = range.len() * values.kind().bytes();
+    let mine = bytes.get_mut(..len).ok_or(Malformed("a chunk is too short"))?;
+    let is_done = match (values, how) {
+        (_, How::Add) => false,
+        (Values::F32(into), How::Beside(Values::F32(base))) => {
+            apart(mine, Some(&base[range.clone()]), &mut into[range])
+        }
+        (Values::F64(into), How::Beside(Values::F64(base))) => {
+            apart(mine, Some(&base[range.clone()]), &mut into[range])
+        }
+        (Values::I64(into), How::Beside(Values::I64(base))) => {
+            apart(mine, Some(&base[range.clone()]), &mut into[range])
+        }
+        (Values::F32(into), How::Put) => apart(mine, None, &mut into[range]),
+        (Values::F64(into), How::Put) => apart(mine, None, &mut into[range]),
+        (Values::I64(into), How::Put) => apart(mine, None, &mut into[range]),
+        (_, How::Beside(_)) => unreachable!("room has the shape of its contribution"),
+    };
+    Ok(is_done.then_some(len))
+}
+
+/// False where the bytes do not lie as numbers must.
+fn apart<T: Number + bytemuck::Pod>(bytes: &mut [u8], base: Option<&[T]>, into: &mut [T]) -> bool {
+    let Ok(theirs) = bytemuck::try_cast_slice_mut(bytes) else { return false };
+    match base {
+        Some(base) => sum_around(base, theirs, into),
+        None => put_around(theirs, into),
+    }
+    true
 }
 
 fn decode_part<'a>(

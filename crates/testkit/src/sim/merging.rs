@@ -138,7 +138,12 @@ impl Scenario {
         let machine = Scheduled::new(self.contribution(seat), codec, grain, |chunks| {
             moves(&topology.pattern(seat, world, chunks), seat, world)
         });
-        if self.keeps(seat) { machine.keeping(self.room(seat)) } else { machine }
+        if !self.keeps(seat) {
+            return machine;
+        }
+        // Sums of any length may be written around the caches, as those of megabytes are.
+        let from = if self.seed.is_multiple_of(3) { usize::MAX } else { 0 };
+        machine.keeping(self.room(seat)).around_from(from)
     }
 
     /// Whether a seat's contribution must be as it was when its sum has ended, in whatever way.

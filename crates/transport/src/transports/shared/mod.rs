@@ -14,15 +14,18 @@ mod mapping;
 mod parts;
 mod resident;
 mod segment;
+mod streaming;
 #[cfg(test)]
 mod tests;
 mod waiting;
 
 pub use buffer::SharedBuffer;
 pub use circle::{Circle, Tuning};
+pub use kernels::Number;
 pub use layout::PORTS;
 pub use parts::{Numbers, NumbersMut, Turn};
 pub use segment::{Identity, Offer, Segment, View};
+pub use streaming::{put_around, sum_around};
 pub use waiting::Patience;
 
 use crate::TransportKind;

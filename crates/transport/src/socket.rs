@@ -202,3 +202,34 @@ pub(crate) fn timespec(wait: Duration) -> Timespec {
 pub(crate) fn lost(why: impl ToString) -> LinkError {
     LinkError::Lost(why.to_string())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use socket2::{Domain, Protocol, Type};
+    use std::net::{Ipv4Addr, SocketAddr};
+
+    fn socket() -> socket2::Socket {
+        socket2::Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::TCP)).unwrap()
+    }
+
+    fn congestion(socket: &socket2::Socket) -> String {
+        let name = socket.tcp_congestion().unwrap();
+        String::from_utf8(name).unwrap().trim_end_matches('\0').to_string()
+    }
+
+    #[test]
+    fn connections_within_a_machine_are_not_paced_and_others_are_left_to_the_system() {
+        let loopback = IpAddr::from(Ipv4Addr::LOCALHOST);
+        let (listener, caller, abroad) = (socket(), socket(), socket());
+        prepare(&listener, loopback).unwrap();
+        listener.bind(&SocketAddr::new(loopback, 0).into()).unwrap();
+        listener.listen(1).unwrap();
+        prepare(&caller, loopback).unwrap();
+        caller.connect(&listener.local_addr().unwrap()).unwrap();
+        let (accepted, _) = listener.accept().unwrap();
+        assert_eq!([congestion(&caller), congestion(&accepted)], ["reno", "reno"]);
+        prepare(&abroad, Ipv4Addr::new(192, 0, 2, 1).into()).unwrap();
+        assert_eq!(congestion(&abroad), congestion(&socket()));
+    }
+}

@@ -8,7 +8,7 @@ use super::cut::{Part, cut};
 use starlings_codec::{Codec, Into as Put, Law, Malformed};
 use starlings_core::{Body, Seat, Update, Values, planted};
 use starlings_topology::{Act, Move};
-use starlings_transport::shared::{Number, put_around, sum_around};
+use starlings_transport::shared::{Number, add, put_around, sum_around, sum_beside};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -83,9 +83,9 @@ pub struct Scheduled {
     warm: Option<(usize, Seat, Vec<u8>)>,
     /// Payloads that have been absorbed, and from whom they came.
     spent: Vec<(Seat, Vec<u8>)>,
-    /// From how many bytes on sums that are made in other memory are written around the caches.
-    around_from: usize,
-    bytes: usize,
+    around: Around,
+    /// Bytes that the sum touches: its own, and those of a contribution that stays as it is.
+    touched: usize,
     left: usize,
     over: bool,
 }
@@ -93,9 +93,17 @@ pub struct Scheduled {
 /// Absorbed payloads that are kept for whoever wants their memory back.
 const SPENT_MAX: usize = 32;
 
-/// Sums in other memory than their contributions are written around the caches from this on: they would not stay there
-/// until they are used.
-const AROUND_FROM: usize = 4 << 20;
+/// From how many touched bytes on results are written around the caches: they would not stay there until they are used.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Around {
+    /// Sums that are made beside a contribution, and would else be read before they are written.
+    pub sums_from: usize,
+    /// Totals of others.
+    pub totals_from: usize,
+}
+
+/// What was found by measurement.
+const AROUND: Around = Around { sums_from: 8 << 20, totals_from: 64 << 20 };
 
 impl Scheduled {
     /// A machine that will sum `update` over the group. `moves(chunks)` gives this seat's moves for that
@@ -125,26 +133,27 @@ impl Scheduled {
             early: BTreeMap::new(),
             warm: None,
             spent: Vec::new(),
-            around_from: AROUND_FROM,
-            bytes,
+            around: AROUND,
+            touched: bytes,
             left,
             over: false,
         }
     }
 
-    /// Leaves the contribution as it is and makes the sum in `room`, which has its shape. A chunk is copied right before
-    /// something is added to it, while it is on its way through the cache anyway.
+    /// Leaves the contribution as it is and makes the sum in `room`, which has its shape. What is added first goes beside the
+    /// contribution in the same pass.
     #[must_use]
     pub fn keeping(mut self, room: Update) -> Scheduled {
         self.contribution = Some(std::mem::replace(&mut self.update, room));
         self.begun.fill(false);
+        self.touched *= 2;
         self
     }
 
-    /// Writes sums that are made in other memory around the caches from so many bytes on, in place of what was found best.
+    /// Writes around the caches in other cases than was found best.
     #[must_use]
-    pub fn around_from(mut self, bytes: usize) -> Scheduled {
-        self.around_from = bytes;
+    pub fn around(mut self, around: Around) -> Scheduled {
+        self.around = around;
         self
     }
 
@@ -338,11 +347,11 @@ impl Scheduled {
         let base = self.contribution.as_ref().filter(|_| is_first);
         // What more will be added to must stay in the caches.
         let after = self.moves[chunk].get(self.next[chunk] + 1).map(|step| step.act);
-        let around = self.contribution.is_some()
-            && self.bytes >= self.around_from
-            && self.codec.law() == Law::Exact
-            && after != Some(Act::Fold);
-        let (mut rest, mut is_current) = (payload, around);
+        let Around { sums_from, totals_from } = self.around;
+        let from = if total { totals_from } else { sums_from };
+        let around = self.touched >= from && after != Some(Act::Fold);
+        let is_memory = self.codec.is_memory();
+        let (mut rest, mut is_current) = (payload, around && is_memory);
         for part in &self.chunks[chunk] {
             let body = base.map(|base| &base.blocks[part.block].body);
             let how = match body {
@@ -350,8 +359,10 @@ impl Scheduled {
                 _ if total && !planted!("total-added") => How::Put,
                 _ => How::Add,
             };
-            let place = (&mut self.update, part);
-            if around && let Some(len) = decode_around(&*self.codec, place, rest, how)? {
+            if is_memory
+                && let Some(len) = fold_memory(&mut self.update, part, rest, (how, around))?
+            {
+                is_current &= !matches!(how, How::Add);
                 rest = &mut rest[len..];
                 continue;
             }
@@ -398,15 +409,22 @@ impl Scheduled {
 }
 
 /// What becomes of numbers that have arrived.
-#[derive(Clone, Copy)]
-enum How<'a> {
+enum How<'a, B: ?Sized = Values> {
     /// They are added to what is there.
     Add,
     /// They replace what is there.
     Put,
     /// They are added to these, which stay as they are, and the sums replace what is there.
-    Beside(&'a Values),
+    Beside(&'a B),
 }
+
+impl<B: ?Sized> Clone for How<'_, B> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<B: ?Sized> Copy for How<'_, B> {}
 
 fn encode_part(codec: &dyn Codec, update: &Update, part: &Part, out: &mut Vec<u8>) {
     match &update.blocks[part.block].body {
@@ -423,46 +441,51 @@ fn encode_part(codec: &dyn Codec, update: &Update, part: &Part, out: &mut Vec<u8
     }
 }
 
-/// Sums or puts numbers around the caches, where they travel as they lie in memory; how many bytes they were. What they
-/// have become is then in `bytes`, too.
-fn decode_around(
-    codec: &dyn Codec,
-    (update, part): (&mut Update, &Part),
+/// Adds or puts numbers that travel as they lie in memory; how many bytes they were. What is written around the caches is then
+/// in `bytes`, too. `None` for rows, and where the bytes do not lie as numbers must.
+fn fold_memory(
+    update: &mut Update,
+    part: &Part,
     bytes: &mut [u8],
-    how: How<'_>,
+    (how, around): (How<'_>, bool),
 ) -> Result<Option<usize>, Malformed> {
     let Body::Dense(values) = &mut update.blocks[part.block].body else { return Ok(None) };
     let range = part.from..part.to;
-    if codec.borrow(values, range.start, range.end).is_none() {
-        return Ok(None);
-    }
     let len = range.len() * values.kind().bytes();
     let mine = bytes.get_mut(..len).ok_or(Malformed("a chunk is too short"))?;
-    let is_done = match (values, how) {
-        (_, How::Add) => false,
-        (Values::F32(into), How::Beside(Values::F32(base))) => {
-            apart(mine, Some(&base[range.clone()]), &mut into[range])
-        }
-        (Values::F64(into), How::Beside(Values::F64(base))) => {
-            apart(mine, Some(&base[range.clone()]), &mut into[range])
-        }
-        (Values::I64(into), How::Beside(Values::I64(base))) => {
-            apart(mine, Some(&base[range.clone()]), &mut into[range])
-        }
-        (Values::F32(into), How::Put) => apart(mine, None, &mut into[range]),
-        (Values::F64(into), How::Put) => apart(mine, None, &mut into[range]),
-        (Values::I64(into), How::Put) => apart(mine, None, &mut into[range]),
-        (_, How::Beside(_)) => unreachable!("room has the shape of its contribution"),
+    macro_rules! fold {
+        ($kind:ident, $into:expr) => {{
+            let how = match how {
+                How::Add => How::Add,
+                How::Put => How::Put,
+                How::Beside(Values::$kind(base)) => How::Beside(&base[range.clone()]),
+                How::Beside(_) => unreachable!("room has the shape of its contribution"),
+            };
+            fold_slice(&mut $into[range], mine, how, around)
+        }};
+    }
+    let is_done = match values {
+        Values::F32(into) => fold!(F32, into),
+        Values::F64(into) => fold!(F64, into),
+        Values::I64(into) => fold!(I64, into),
     };
     Ok(is_done.then_some(len))
 }
 
 /// False where the bytes do not lie as numbers must.
-fn apart<T: Number + bytemuck::Pod>(bytes: &mut [u8], base: Option<&[T]>, into: &mut [T]) -> bool {
-    let Ok(theirs) = bytemuck::try_cast_slice_mut(bytes) else { return false };
-    match base {
-        Some(base) => sum_around(base, theirs, into),
-        None => put_around(theirs, into),
+fn fold_slice<T: Number + bytemuck::Pod>(
+    into: &mut [T],
+    bytes: &mut [u8],
+    how: How<'_, [T]>,
+    around: bool,
+) -> bool {
+    let Ok(theirs) = bytemuck::try_cast_slice_mut::<u8, T>(bytes) else { return false };
+    match how {
+        How::Add => add(into, theirs),
+        How::Put if around => put_around(theirs, into),
+        How::Put => into.copy_from_slice(theirs),
+        How::Beside(base) if around => sum_around(base, theirs, into),
+        How::Beside(base) => sum_beside(base, theirs, into),
     }
     true
 }

@@ -14,7 +14,7 @@ mod mapping;
 mod parts;
 mod resident;
 mod segment;
-mod streaming;
+mod slices;
 #[cfg(test)]
 mod tests;
 mod waiting;
@@ -25,7 +25,7 @@ pub use kernels::Number;
 pub use layout::PORTS;
 pub use parts::{Numbers, NumbersMut, Turn};
 pub use segment::{Identity, Offer, Segment, View};
-pub use streaming::{put_around, sum_around};
+pub use slices::{add, put_around, sum_around, sum_beside};
 pub use waiting::Patience;
 
 use crate::TransportKind;

@@ -1,5 +1,6 @@
-//! Sums and copies around the caches, for whoever holds plain slices: a large result that nobody reads soon would first be
-//! read from memory only to be overwritten, and would drive out of the caches what is needed next.
+//! The same sums for whoever holds plain slices, with the same vectors and prefetches; and, around the caches, sums and
+//! copies: a large result that nobody reads soon would first be read from memory only to be overwritten, and would drive
+//! out of the caches what is needed next.
 //!
 //! Unsafe, because it hands slices to the kernels as pointers.
 
@@ -18,6 +19,31 @@ pub fn sum_around<T: Number>(base: &[T], theirs: &mut [T], into: &mut [T]) {
     // SAFETY: all have as many numbers. The second place is also a source: each line of it is read before it is written,
     // and no other is ever read after that.
     unsafe { fold(&[base.as_ptr(), second.cast_const()], target, into.len()) }
+}
+
+/// Puts `base + theirs` into `into`.
+///
+/// # Panics
+/// If lengths differ.
+pub fn sum_beside<T: Number>(base: &[T], theirs: &[T], into: &mut [T]) {
+    assert!(base.len() == into.len() && theirs.len() == into.len(), "a sum for every pair");
+    let second = std::ptr::null_mut();
+    let target = Target { first: into.as_mut_ptr(), is_streamed: false, second };
+    // SAFETY: all have as many numbers, and a mutable slice overlaps nothing.
+    unsafe { fold(&[base.as_ptr(), theirs.as_ptr()], target, into.len()) }
+}
+
+/// Adds `theirs` to `into`.
+///
+/// # Panics
+/// If lengths differ.
+pub fn add<T: Number>(into: &mut [T], theirs: &[T]) {
+    assert_eq!(into.len(), theirs.len(), "a number for every number");
+    let (first, second) = (into.as_mut_ptr(), std::ptr::null_mut());
+    let target = Target { first, is_streamed: false, second };
+    // SAFETY: both have as many numbers. The first source is the target: each line of it is read before it is written, and
+    // no other is ever read after that.
+    unsafe { fold(&[first.cast_const(), theirs.as_ptr()], target, into.len()) }
 }
 
 /// Copies `from` into `into`, around the caches.
@@ -43,6 +69,11 @@ mod tests {
             let mut theirs: Vec<f32> = (0..from + len).map(|at| 1e6 / (at + 1) as f32).collect();
             let wanted: Vec<f32> = base.iter().zip(&theirs).map(|(a, b)| a + b).collect();
             let mut into = vec![-1.0; from + len + 1];
+            sum_beside(&base[from..], &theirs[from..], &mut into[from..from + len]);
+            assert_eq!(into[from..from + len], wanted[from..], "{len} numbers from {from}");
+            into.copy_from_slice(&[&base[..], &[-1.0]].concat());
+            add(&mut into[from..from + len], &theirs[from..]);
+            assert_eq!(into[from..from + len], wanted[from..], "{len} numbers from {from}");
             sum_around(&base[from..], &mut theirs[from..], &mut into[from..from + len]);
             assert_eq!(into[from..from + len], wanted[from..], "{len} numbers from {from}");
             assert_eq!(theirs[from..], wanted[from..], "{len} numbers from {from}");

@@ -77,6 +77,12 @@ pub trait Codec: Send + Sync {
         None
     }
 
+    /// Whether the encoding is the numbers as they lie in memory, and decoding adds them as they are: then whoever has faster
+    /// loops may do both by itself.
+    fn is_memory(&self) -> bool {
+        false
+    }
+
     /// Appends the encoding of rows: how many, which, and their numbers as a dense part.
     fn encode_rows(&self, rows: &Rows, out: &mut Vec<u8>) {
         rows::encode_index(&rows.index, out);

@@ -2,7 +2,7 @@
 
 use crate::choices::{Carriage, summing};
 use crate::exchange::reproducible::{Peaks, exponents, quantised, restored};
-use crate::flock::surviving::{confirm, is_kept};
+use crate::flock::surviving::is_kept;
 use crate::launch::flock::call;
 use crate::launch::processes::{Watch, with_children};
 use crate::launch::threads::nets;
@@ -343,7 +343,7 @@ fn surviving(merger: &mut Merger, words: &mut Merger, update: Update) -> Result<
     if is_kept(&sum) {
         std::hint::black_box(sum.clone());
     } else {
-        confirm(words)?;
+        words.meet()?;
     }
     Ok(sum)
 }

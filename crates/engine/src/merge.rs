@@ -262,6 +262,36 @@ impl Merger {
         self.kept.take().or_else(|| self.shared.as_mut().and_then(SharedSum::contribution))
     }
 
+    /// Returns when all seats have called it. In turn k each tells the seat 2^k places ahead, and hears the one as far behind
+    /// (Hensgen, Finkel and Manber, Two Algorithms for Barrier Synchronization, 1988): of two, each waits for one message,
+    /// where a sum would be a message there and one back.
+    ///
+    /// # Errors
+    /// As [`merge`](Merger::merge).
+    pub fn meet(&mut self) -> Result<()> {
+        if self.shared.is_some() {
+            return self
+                .merge_by(Update { blocks: vec![Block::counts("here", vec![1])] }, true)
+                .map(drop);
+        }
+        let (count, by) = (self.next_count(), Deadline::after(self.patience));
+        let (me, seats) = (self.me.index(), self.group.len());
+        let ways = (0..).map(|turn| (turn, 1 << turn)).take_while(|&(_, ahead)| ahead < seats);
+        for (turn, ahead) in ways {
+            let to = Seat(((me + ahead) % seats) as u32);
+            let from = self.group[(me + seats - ahead) % seats];
+            self.send(to, (turn, false, count), &[], by)?;
+            let wanted =
+                Header { lane: Lane::Exchange, kind: self.kind, step: count, tag: turn as u32 };
+            let is_here = |arrival: &Arrival| arrival.from == from && arrival.header == wanted;
+            let heard = self.net.next(Lane::Exchange, is_here, by);
+            heard.map_err(|fault| {
+                fault.during(format!("waiting for word of {from} on {}", self.net.host(from)))
+            })?;
+        }
+        Ok(())
+    }
+
     fn by(&mut self, way: &mut Way, update: Update) -> Result<Update> {
         match way {
             Way::Played(codec) => {
@@ -310,6 +340,9 @@ impl Merger {
             machine = machine.keeping(room);
         }
         let outcome = self.drive(&mut machine, count);
+        for (from, payload) in machine.spent_last() {
+            self.net.recycle(self.group[from.index()], payload);
+        }
         let (sum, contribution) = machine.take_both();
         match (outcome, contribution) {
             (Ok(()), Some(spent)) => self.spare.keep(spent),
@@ -541,3 +574,7 @@ fn multiplied_out(mut update: Update) -> Update {
     }
     update
 }
+
+#[cfg(test)]
+#[path = "merge_tests.rs"]
+mod tests;

@@ -261,7 +261,7 @@ impl Net {
 
     /// Gives back the memory of a message's payload, for messages to come from the same seat.
     pub fn recycle(&self, from: Seat, payload: Vec<u8>) {
-        if let Some(link) = self.links.get(&from).and_then(|link| link.polled()) {
+        if let Some(link) = self.links.get(&from) {
             link.recycle(payload);
         }
     }

@@ -19,8 +19,8 @@ pub(crate) fn append(checksum: u32, bytes: &[u8]) -> u32 {
 #[cfg(target_arch = "x86_64")]
 mod folding {
     use std::arch::x86_64::{
-        __m512i, _mm512_clmulepi64_epi128, _mm512_loadu_si512, _mm512_set_epi64,
-        _mm512_storeu_si512, _mm512_ternarylogic_epi64,
+        __m512i, _MM_HINT_T0, _mm_prefetch, _mm512_clmulepi64_epi128, _mm512_loadu_si512,
+        _mm512_set_epi64, _mm512_storeu_si512, _mm512_ternarylogic_epi64,
     };
 
     /// Four vectors of 64 bytes: enough of them to hide how long a multiplication takes.
@@ -70,6 +70,7 @@ mod folding {
         }
         let mut sum = load(&first);
         for block in &blocks[1..] {
+            ask_ahead(block);
             for (sum, next) in sum.iter_mut().zip(load(block)) {
                 let early = _mm512_clmulepi64_epi128::<0x00>(*sum, powers);
                 let late = _mm512_clmulepi64_epi128::<0x11>(*sum, powers);
@@ -78,6 +79,18 @@ mod folding {
             }
         }
         store(sum)
+    }
+
+    /// How far ahead of the sums lines are asked for: the hardware foresees them only up to the end of a page.
+    const AHEAD_BYTES: usize = 2048;
+
+    fn ask_ahead(block: &[u8; BLOCK_BYTES]) {
+        for line in (0..BLOCK_BYTES).step_by(64) {
+            #[expect(unsafe_code, reason = "a hint, harmless for any address")]
+            unsafe {
+                _mm_prefetch::<_MM_HINT_T0>(block.as_ptr().wrapping_add(AHEAD_BYTES + line).cast());
+            }
+        }
     }
 
     #[target_feature(enable = "avx512f")]

@@ -2,7 +2,7 @@
 
 use crate::handshake::greet;
 use crate::security::SERVER_NAME;
-use crate::socket::{Socket, enlarge_buffers};
+use crate::socket::{Socket, prepare};
 use crate::tls::TlsStream;
 use crate::transports::tcp::Stream;
 use crate::{Hello, LinkError, Security, TcpLink};
@@ -95,7 +95,7 @@ fn dial(address: SocketAddr, by: Deadline) -> io::Result<Socket> {
     let left = by.left().ok_or(io::ErrorKind::TimedOut)?;
     let socket =
         socket2::Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
-    enlarge_buffers(&socket)?;
+    prepare(&socket, address.ip())?;
     socket.connect_timeout(&address.into(), left)?;
     Socket::new(Arc::new(TcpStream::from(socket)))
 }

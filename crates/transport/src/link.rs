@@ -45,6 +45,11 @@ pub trait Link: Send + Sync {
     /// Bytes sent so far, headers included.
     fn bytes_sent(&self) -> u64;
 
+    /// Gives back the memory of a payload that was received here, for payloads to come, where that is worth anything.
+    fn recycle(&self, payload: Vec<u8>) {
+        drop(payload);
+    }
+
     /// This link as one that may fall silent without being lost, where that is possible.
     fn pulsed(&self) -> Option<&dyn Pulsed> {
         None
@@ -101,7 +106,4 @@ pub trait Polled: Link {
 
     /// Waits until there is room to send, the link ends or the time is over.
     fn await_room(&self, time: Duration);
-
-    /// Gives back the memory of a payload that was received here, for payloads to come.
-    fn recycle(&self, payload: Vec<u8>);
 }

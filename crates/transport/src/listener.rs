@@ -4,7 +4,7 @@
 use crate::handshake::{self, Greeting, Purpose};
 use crate::lock::{enter, wait_until};
 use crate::security::check_bind;
-use crate::socket::{Socket, enlarge_buffers, timespec};
+use crate::socket::{Socket, prepare, timespec};
 use crate::tls::TlsStream;
 use crate::transports::tcp::Stream;
 use crate::turn::Turn;
@@ -198,7 +198,7 @@ fn listen(address: SocketAddr) -> io::Result<TcpListener> {
         socket2::Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
     // A restarted coordinator need not wait for its old connections to be forgotten.
     socket.set_reuse_address(true)?;
-    enlarge_buffers(&socket)?;
+    prepare(&socket, address.ip())?;
     socket.bind(&address.into())?;
     socket.listen(BACKLOG)?;
     socket.set_nonblocking(true)?;

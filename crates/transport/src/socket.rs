@@ -7,7 +7,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use starlings_core::Deadline;
 use std::io::{self, IoSlice, Write};
-use std::net::{Shutdown, TcpStream};
+use std::net::{IpAddr, Shutdown, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -155,10 +155,24 @@ impl Socket {
     }
 }
 
+/// The congestion control of links within a machine (RFC 5681): the one that every kernel has and every user may choose.
+const UNPACED: &[u8] = b"reno";
+
+/// What must be said before connecting to an address, or listening at it.
+pub(crate) fn prepare(socket: &socket2::Socket, address: IpAddr) -> io::Result<()> {
+    enlarge_buffers(socket)?;
+    if address.is_loopback() {
+        // Nothing is lost or crowded on the way to oneself. Where the system's own choice is one that paces (BBR), its timers
+        // halve what loopback lets through; where this one cannot be had, the system's serves.
+        let _ = socket.set_tcp_congestion(UNPACED);
+    }
+    Ok(())
+}
+
 /// Asks for large kernel buffers before connecting or listening, since the window's scale is agreed then.
 /// Where the system's limit is lower, asking would pin a small buffer and end the kernel's own tuning, which
 /// goes higher: then nothing is asked.
-pub(crate) fn enlarge_buffers(socket: &socket2::Socket) -> io::Result<()> {
+fn enlarge_buffers(socket: &socket2::Socket) -> io::Result<()> {
     static ALLOWED: OnceLock<(bool, bool)> = OnceLock::new();
     let (receive, send) = *ALLOWED.get_or_init(|| (allowed("rmem_max"), allowed("wmem_max")));
     if receive {
@@ -187,4 +201,35 @@ pub(crate) fn timespec(wait: Duration) -> Timespec {
 
 pub(crate) fn lost(why: impl ToString) -> LinkError {
     LinkError::Lost(why.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use socket2::{Domain, Protocol, Type};
+    use std::net::{Ipv4Addr, SocketAddr};
+
+    fn socket() -> socket2::Socket {
+        socket2::Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::TCP)).unwrap()
+    }
+
+    fn congestion(socket: &socket2::Socket) -> String {
+        let name = socket.tcp_congestion().unwrap();
+        String::from_utf8(name).unwrap().trim_end_matches('\0').to_string()
+    }
+
+    #[test]
+    fn connections_within_a_machine_are_not_paced_and_others_are_left_to_the_system() {
+        let loopback = IpAddr::from(Ipv4Addr::LOCALHOST);
+        let (listener, caller, abroad) = (socket(), socket(), socket());
+        prepare(&listener, loopback).unwrap();
+        listener.bind(&SocketAddr::new(loopback, 0).into()).unwrap();
+        listener.listen(1).unwrap();
+        prepare(&caller, loopback).unwrap();
+        caller.connect(&listener.local_addr().unwrap()).unwrap();
+        let (accepted, _) = listener.accept().unwrap();
+        assert_eq!([congestion(&caller), congestion(&accepted)], ["reno", "reno"]);
+        prepare(&abroad, Ipv4Addr::new(192, 0, 2, 1).into()).unwrap();
+        assert_eq!(congestion(&abroad), congestion(&socket()));
+    }
 }

@@ -1,5 +1,7 @@
 //! All-reduce between processes of this machine, over TCP and through shared memory: the sum that data-parallel
-//! training waits for. Peers: torch's gloo, which blocks, and Open MPI, which polls, over TCP and over shared memory.
+//! training waits for. Peers: torch's gloo, which blocks, and Open MPI, which polls, over TCP and over shared memory; and of two
+//! workers the bound, as the ratio of which a row gives the share that is reached: what loopback lets through both ways at
+//! once, and a copy of as many bytes by as many processes.
 //! And what the reproducible fold costs beside a plain sum of the same numbers, TLS beside plain links, and sums that
 //! survive a loss beside those that do not.
 
@@ -40,6 +42,7 @@ pub(super) fn run(suite: &Suite<'_>, outcome: &mut Outcome) {
                 }
                 let own = contenders.len();
                 contenders.extend(rivals(suite, workers, size, like));
+                contenders.extend(bound(suite, workers, size, transport));
                 compare(suite, outcome, (&case, own), size, &contenders);
             }
         }
@@ -146,6 +149,25 @@ fn rivals(suite: &Suite<'_>, workers: u32, size: &Size, like: &str) -> Vec<Conte
         }
     }
     rivals
+}
+
+/// What the machine allows at best, where there is a core for each worker.
+fn bound(suite: &Suite<'_>, workers: u32, size: &Size, transport: &str) -> Option<Contender> {
+    let python = suite.python.as_ref().filter(|_| workers == 2)?;
+    let figures = format!("{} {}", size.bytes, size.repeats);
+    let (name, script, line) = match transport {
+        "tcp" => ("bound: loopback, both ways", "duplex_loopback.py", figures),
+        _ => ("bound: a copy by each", "copy_bandwidth.py", format!("{workers} {figures}")),
+    };
+    let mut arguments: Vec<OsString> = vec![suite.script(script).into()];
+    arguments.extend(line.split(' ').map(OsString::from));
+    Some(Contender {
+        name: name.to_string(),
+        program: python.clone(),
+        arguments,
+        environment: environment(),
+        rounds_max: usize::MAX,
+    })
 }
 
 /// One thread for each rank, as ours; Open MPI refuses the superuser of a container unless told twice.

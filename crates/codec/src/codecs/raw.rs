@@ -38,6 +38,10 @@ impl Codec for Raw {
         Some(memory(values, from, to))
     }
 
+    fn is_memory(&self) -> bool {
+        true
+    }
+
     fn decode(
         &self,
         bytes: &[u8],

@@ -8,6 +8,7 @@ use super::cut::{Part, cut};
 use starlings_codec::{Codec, Into as Put, Law, Malformed};
 use starlings_core::{Body, Seat, Update, Values, planted};
 use starlings_topology::{Act, Move};
+use starlings_transport::shared::{Number, add, put_around, sum_around, sum_beside};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -77,14 +78,32 @@ pub struct Scheduled {
     next: Vec<usize>,
     settled: Vec<bool>,
     early: BTreeMap<(usize, Seat, bool), Vec<u8>>,
+    /// The payload that has become what its chunk is now, and from whom it came: it is sent on from the caches, where the
+    /// chunk itself is not.
+    warm: Option<(usize, Seat, Vec<u8>)>,
     /// Payloads that have been absorbed, and from whom they came.
     spent: Vec<(Seat, Vec<u8>)>,
+    around: Around,
+    /// Bytes that the sum touches: its own, and those of a contribution that stays as it is.
+    touched: usize,
     left: usize,
     over: bool,
 }
 
 /// Absorbed payloads that are kept for whoever wants their memory back.
 const SPENT_MAX: usize = 32;
+
+/// From how many touched bytes on results are written around the caches: they would not stay there until they are used.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Around {
+    /// Sums that are made beside a contribution, and would else be read before they are written.
+    pub sums_from: usize,
+    /// Totals of others.
+    pub totals_from: usize,
+}
+
+/// What was found by measurement.
+const AROUND: Around = Around { sums_from: 8 << 20, totals_from: 64 << 20 };
 
 impl Scheduled {
     /// A machine that will sum `update` over the group. `moves(chunks)` gives this seat's moves for that
@@ -95,7 +114,7 @@ impl Scheduled {
         grain: usize,
         moves: impl FnOnce(usize) -> Vec<Move>,
     ) -> Scheduled {
-        let chunks = cut(&update, grain);
+        let (chunks, bytes) = (cut(&update, grain), update.bytes());
         let mut by_chunk = vec![Vec::new(); chunks.len()];
         let list = moves(chunks.len());
         let left = list.len();
@@ -112,18 +131,29 @@ impl Scheduled {
             chunks,
             moves: by_chunk,
             early: BTreeMap::new(),
+            warm: None,
             spent: Vec::new(),
+            around: AROUND,
+            touched: bytes,
             left,
             over: false,
         }
     }
 
-    /// Leaves the contribution as it is and makes the sum in `room`, which has its shape. A chunk is copied right before
-    /// something is added to it, while it is on its way through the cache anyway.
+    /// Leaves the contribution as it is and makes the sum in `room`, which has its shape. What is added first goes beside the
+    /// contribution in the same pass.
     #[must_use]
     pub fn keeping(mut self, room: Update) -> Scheduled {
         self.contribution = Some(std::mem::replace(&mut self.update, room));
         self.begun.fill(false);
+        self.touched *= 2;
+        self
+    }
+
+    /// Writes around the caches in other cases than was found best.
+    #[must_use]
+    pub fn around(mut self, around: Around) -> Scheduled {
+        self.around = around;
         self
     }
 
@@ -154,6 +184,11 @@ impl Scheduled {
 
     /// The bytes of a chunk as it is now. `scratch` is used where they are not contiguous in memory.
     pub fn payload<'a>(&'a self, chunk: usize, scratch: &'a mut Vec<u8>) -> &'a [u8] {
+        if let Some((of, _, payload)) = &self.warm
+            && *of == chunk
+        {
+            return payload;
+        }
         let update = match &self.contribution {
             Some(contribution) if !self.begun[chunk] => contribution,
             _ => &self.update,
@@ -191,6 +226,12 @@ impl Scheduled {
 
     /// Payloads that are no longer needed, with the seats they came from: their memory is warm.
     pub fn spent(&mut self) -> impl Iterator<Item = (Seat, Vec<u8>)> {
+        self.spent.drain(..)
+    }
+
+    /// As [`Scheduled::spent`], when all has been sent.
+    pub fn spent_last(&mut self) -> impl Iterator<Item = (Seat, Vec<u8>)> {
+        self.cool();
         self.spent.drain(..)
     }
 
@@ -243,11 +284,8 @@ impl Scheduled {
                 Act::Fold | Act::Replace => {
                     let total = act == Act::Replace;
                     let Some(payload) = self.early.remove(&(chunk, peer, total)) else { return };
-                    if let Err(malformed) = self.absorb(chunk, &payload, total) {
+                    if let Err(malformed) = self.take_in(chunk, (peer, payload), total) {
                         return self.fail(peer, malformed.0.to_string(), out);
-                    }
-                    if self.spent.len() < SPENT_MAX {
-                        self.spent.push((peer, payload));
                     }
                     self.settled[chunk] |= total;
                 }
@@ -266,16 +304,54 @@ impl Scheduled {
             for part in &self.chunks[chunk] {
                 encode_part(&*self.codec, &self.update, part, &mut bytes);
             }
-            self.absorb(chunk, &bytes, true).expect("a codec reads what it wrote");
+            self.absorb(chunk, &mut bytes, true).expect("a codec reads what it wrote");
         }
         self.settled[chunk] = true;
     }
 
-    fn absorb(&mut self, chunk: usize, payload: &[u8], total: bool) -> Result<(), Malformed> {
+    /// Absorbs a payload, and keeps it as long as it is what will be sent next.
+    fn take_in(
+        &mut self,
+        chunk: usize,
+        (peer, mut payload): (Seat, Vec<u8>),
+        total: bool,
+    ) -> Result<(), Malformed> {
+        self.cool();
+        let is_current = self.absorb(chunk, &mut payload, total)?;
+        let after = self.moves[chunk].get(self.next[chunk] + 1).map(|step| step.act);
+        if is_current && matches!(after, Some(Act::SendPartial | Act::SendTotal)) {
+            self.warm = Some((chunk, peer, payload));
+        } else {
+            self.spend(peer, payload);
+        }
+        Ok(())
+    }
+
+    fn spend(&mut self, peer: Seat, payload: Vec<u8>) {
+        if self.spent.len() < SPENT_MAX {
+            self.spent.push((peer, payload));
+        }
+    }
+
+    /// What was sent from the caches is there no longer.
+    fn cool(&mut self) {
+        if let Some((_, peer, payload)) = self.warm.take() {
+            self.spend(peer, payload);
+        }
+    }
+
+    /// Adds a payload to its chunk, or puts it in its place. True where the payload is now what the chunk is.
+    fn absorb(&mut self, chunk: usize, payload: &mut [u8], total: bool) -> Result<bool, Malformed> {
         // What is added to a contribution that stays as it is goes beside it at once; a total replaces it anyway.
         let is_first = !std::mem::replace(&mut self.begun[chunk], true) && !total;
         let base = self.contribution.as_ref().filter(|_| is_first);
-        let mut rest = payload;
+        // What more will be added to must stay in the caches.
+        let after = self.moves[chunk].get(self.next[chunk] + 1).map(|step| step.act);
+        let Around { sums_from, totals_from } = self.around;
+        let from = if total { totals_from } else { sums_from };
+        let around = self.touched >= from && after != Some(Act::Fold);
+        let is_memory = self.codec.is_memory();
+        let (mut rest, mut is_current) = (payload, around && is_memory);
         for part in &self.chunks[chunk] {
             let body = base.map(|base| &base.blocks[part.block].body);
             let how = match body {
@@ -283,9 +359,19 @@ impl Scheduled {
                 _ if total && !planted!("total-added") => How::Put,
                 _ => How::Add,
             };
-            rest = decode_part(&*self.codec, &mut self.update, part, rest, how)?;
+            if is_memory
+                && let Some(len) = fold_memory(&mut self.update, part, rest, (how, around))?
+            {
+                is_current &= !matches!(how, How::Add);
+                rest = &mut rest[len..];
+                continue;
+            }
+            is_current = false;
+            let left = decode_part(&*self.codec, &mut self.update, part, rest, how)?.len();
+            let read = rest.len() - left;
+            rest = &mut rest[read..];
         }
-        if rest.is_empty() { Ok(()) } else { Err(Malformed("a chunk is too long")) }
+        if rest.is_empty() { Ok(is_current) } else { Err(Malformed("a chunk is too long")) }
     }
 
     /// Copies a chunk of the contribution to where it is summed, unless it is there. Rows are there from the start.
@@ -323,15 +409,22 @@ impl Scheduled {
 }
 
 /// What becomes of numbers that have arrived.
-#[derive(Clone, Copy)]
-enum How<'a> {
+enum How<'a, B: ?Sized = Values> {
     /// They are added to what is there.
     Add,
     /// They replace what is there.
     Put,
     /// They are added to these, which stay as they are, and the sums replace what is there.
-    Beside(&'a Values),
+    Beside(&'a B),
 }
+
+impl<B: ?Sized> Clone for How<'_, B> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<B: ?Sized> Copy for How<'_, B> {}
 
 fn encode_part(codec: &dyn Codec, update: &Update, part: &Part, out: &mut Vec<u8>) {
     match &update.blocks[part.block].body {
@@ -346,6 +439,55 @@ fn encode_part(codec: &dyn Codec, update: &Update, part: &Part, out: &mut Vec<u8
         }
         Body::Factors(_) => unreachable!("{PLAYED}"),
     }
+}
+
+/// Adds or puts numbers that travel as they lie in memory; how many bytes they were. What is written around the caches is then
+/// in `bytes`, too. `None` for rows, and where the bytes do not lie as numbers must.
+fn fold_memory(
+    update: &mut Update,
+    part: &Part,
+    bytes: &mut [u8],
+    (how, around): (How<'_>, bool),
+) -> Result<Option<usize>, Malformed> {
+    let Body::Dense(values) = &mut update.blocks[part.block].body else { return Ok(None) };
+    let range = part.from..part.to;
+    let len = range.len() * values.kind().bytes();
+    let mine = bytes.get_mut(..len).ok_or(Malformed("a chunk is too short"))?;
+    macro_rules! fold {
+        ($kind:ident, $into:expr) => {{
+            let how = match how {
+                How::Add => How::Add,
+                How::Put => How::Put,
+                How::Beside(Values::$kind(base)) => How::Beside(&base[range.clone()]),
+                How::Beside(_) => unreachable!("room has the shape of its contribution"),
+            };
+            fold_slice(&mut $into[range], mine, how, around)
+        }};
+    }
+    let is_done = match values {
+        Values::F32(into) => fold!(F32, into),
+        Values::F64(into) => fold!(F64, into),
+        Values::I64(into) => fold!(I64, into),
+    };
+    Ok(is_done.then_some(len))
+}
+
+/// False where the bytes do not lie as numbers must.
+fn fold_slice<T: Number + bytemuck::Pod>(
+    into: &mut [T],
+    bytes: &mut [u8],
+    how: How<'_, [T]>,
+    around: bool,
+) -> bool {
+    let Ok(theirs) = bytemuck::try_cast_slice_mut::<u8, T>(bytes) else { return false };
+    match how {
+        How::Add => add(into, theirs),
+        How::Put if around => put_around(theirs, into),
+        How::Put => into.copy_from_slice(theirs),
+        How::Beside(base) if around => sum_around(base, theirs, into),
+        How::Beside(base) => sum_beside(base, theirs, into),
+    }
+    true
 }
 
 fn decode_part<'a>(

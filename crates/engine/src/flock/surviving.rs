@@ -24,11 +24,6 @@ pub(crate) fn is_kept(sum: &Update) -> bool {
     sum.bytes() <= KEPT_BYTES
 }
 
-/// Waits until all have the result.
-pub(crate) fn confirm(words: &mut Merger) -> Result<()> {
-    words.merge(Update { blocks: vec![Block::counts("all have it", vec![1])] }).map(|_| ())
-}
-
 /// How far a member is with its sums.
 #[derive(Default)]
 pub(super) struct Progress {
@@ -115,7 +110,7 @@ impl Flock {
         }
         (self.progress.last, self.progress.in_hand) = (Some(sum), true);
         failpoint!("flock-in-hand");
-        confirm(&mut self.exact)?;
+        self.exact.meet()?;
         Ok(self.take_in_hand())
     }
 

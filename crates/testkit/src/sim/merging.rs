@@ -4,7 +4,7 @@
 use super::network::{Happening, Network, Weather};
 use starlings_core::{Block, Body, Kind, Rng, Rows, Seat, Update, Values};
 use starlings_engine::choices::{raw, summing};
-use starlings_engine::exchange::scheduled::{Command, Event, Scheduled};
+use starlings_engine::exchange::scheduled::{Around, Command, Event, Scheduled};
 use starlings_topology::{Pattern, TOPOLOGIES, moves};
 
 /// What crosses the virtual network.
@@ -138,7 +138,14 @@ impl Scenario {
         let machine = Scheduled::new(self.contribution(seat), codec, grain, |chunks| {
             moves(&topology.pattern(seat, world, chunks), seat, world)
         });
-        if self.keeps(seat) { machine.keeping(self.room(seat)) } else { machine }
+        if !self.keeps(seat) {
+            return machine;
+        }
+        // Sums of any length may be written around the caches, as those of megabytes are.
+        let from = |is_around: bool| if is_around { 0 } else { usize::MAX };
+        let sums_from = from(!self.seed.is_multiple_of(3));
+        let totals_from = from(!self.seed.is_multiple_of(5));
+        machine.keeping(self.room(seat)).around(Around { sums_from, totals_from })
     }
 
     /// Whether a seat's contribution must be as it was when its sum has ended, in whatever way.

@@ -148,6 +148,10 @@ impl Link for TcpLink {
         self.bytes_sent.load(Ordering::Relaxed)
     }
 
+    fn recycle(&self, payload: Vec<u8>) {
+        self.spare.put(payload);
+    }
+
     fn pulsed(&self) -> Option<&dyn Pulsed> {
         Some(self)
     }
@@ -217,10 +221,6 @@ impl Polled for TcpLink {
 
     fn await_room(&self, time: Duration) {
         self.socket().await_room(Deadline::after(time));
-    }
-
-    fn recycle(&self, payload: Vec<u8>) {
-        self.spare.put(payload);
     }
 }
 

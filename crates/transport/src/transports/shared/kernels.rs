@@ -13,10 +13,11 @@
 use super::layout::LINE;
 
 /// A number that can be summed, alone and by the line of 64 bytes.
-pub(super) trait Number: Copy {
+pub trait Number: Copy {
     /// As many as fill a line.
     type Line: Copy;
     /// The sum of two; integers wrap around, as everywhere in Starlings.
+    #[must_use]
     fn plus(self, other: Self) -> Self;
     /// The sum of two lines.
     fn plus_line(left: Self::Line, right: Self::Line) -> Self::Line;

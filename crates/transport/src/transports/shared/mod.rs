@@ -14,15 +14,18 @@ mod mapping;
 mod parts;
 mod resident;
 mod segment;
+mod slices;
 #[cfg(test)]
 mod tests;
 mod waiting;
 
 pub use buffer::SharedBuffer;
 pub use circle::{Circle, Tuning};
+pub use kernels::Number;
 pub use layout::PORTS;
 pub use parts::{Numbers, NumbersMut, Turn};
 pub use segment::{Identity, Offer, Segment, View};
+pub use slices::{add, put_around, sum_around, sum_beside};
 pub use waiting::Patience;
 
 use crate::TransportKind;

@@ -1,0 +1,82 @@
+"""What loopback lets through both ways at once: two processes that send BYTES to each other over one TCP connection and
+do nothing else with them. The bound of an all-reduce of two over TCP, where as much goes each way.
+
+Usage: duplex_loopback.py BYTES REPEATS. Prints one line of JSON: seconds of one exchange, as the first process sees it.
+"""
+
+import json
+import os
+import select
+import socket
+import statistics
+import sys
+import time
+
+PIECE = 512 << 10
+
+
+def prepared(end):
+    """Large buffers, and no pacing: what loopback can do at best."""
+    for buffer in (socket.SO_RCVBUF, socket.SO_SNDBUF):
+        end.setsockopt(socket.SOL_SOCKET, buffer, 4 << 20)
+    end.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, b"reno")
+    return end
+
+
+def exchange(peer, poll, source, target, size):
+    """Sends and receives `size` bytes, from and into memory that stays in the cache."""
+    sent = received = 0
+    while sent < size or received < size:
+        before = sent + received
+        if received < size:
+            try:
+                received += peer.recv_into(target, min(PIECE, size - received))
+            except BlockingIOError:
+                pass
+        if sent < size:
+            try:
+                sent += peer.send(source[: min(PIECE, size - sent)])
+            except BlockingIOError:
+                pass
+        if sent + received == before:
+            poll.modify(peer, select.POLLIN | (select.POLLOUT if sent < size else 0))
+            poll.poll(100)
+
+
+def measure(peer, size, repeats):
+    peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    peer.setblocking(False)
+    poll = select.poll()
+    poll.register(peer, select.POLLIN)
+    source, target = memoryview(bytes(PIECE)), memoryview(bytearray(PIECE))
+    seconds = []
+    for _ in range(repeats + 2):
+        exchange(peer, poll, source, target, 1)
+        start = time.perf_counter()
+        exchange(peer, poll, source, target, size)
+        seconds.append(time.perf_counter() - start)
+    return seconds[2:]
+
+
+if __name__ == "__main__":
+    size, repeats = (int(word) for word in sys.argv[1:3])
+    with prepared(socket.socket()) as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(1)
+        other = os.fork()
+        if other == 0:
+            with prepared(socket.socket()) as peer:
+                peer.connect(listener.getsockname())
+                measure(peer, size, repeats)
+            os._exit(0)
+        peer, _ = listener.accept()
+        with peer:
+            seconds = measure(peer, size, repeats)
+        os.waitpid(other, 0)
+    median = statistics.median(seconds)
+    print(json.dumps({
+        "version": ".".join(str(part) for part in sys.version_info[:3]),
+        "median_seconds": median,
+        "min_seconds": min(seconds),
+        "gigabytes_per_second": size / median / 1e9,
+    }))

@@ -91,6 +91,7 @@ fn show(bar: &ProgressBar, progress: &mut Progress, event: &Event) {
         Event::Waiting { .. } => bar.set_message(progress.line()),
         Event::Fault(_)
         | Event::Regrouped { .. }
+        | Event::Dealt { .. }
         | Event::Checkpoint { .. }
         | Event::Fold { .. } => bar.println(remark(event).unwrap_or_default()),
         Event::Step { .. } | Event::Epoch { .. } => {

@@ -44,6 +44,12 @@ pub trait Blend: Send + Sync {
     /// What to sum over the flock now.
     fn offer(&self, at: &At, round: u32, model: &mut Model) -> Option<Update>;
 
+    /// Whether all replicas take the mean of the deltas that they offer. Then replicas that have used unequally many
+    /// rows can count by their rows: each delta times P · own rows / all rows, whose sum over P is the weighted mean.
+    fn averages(&self) -> bool {
+        false
+    }
+
     /// Takes the sum of all offers of a round.
     fn absorb(&self, at: &At, round: u32, sum: &Update, model: &mut Model);
 }

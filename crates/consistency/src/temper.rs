@@ -14,6 +14,11 @@ pub trait Temper: Send + Sync {
 
     /// Whether the owner must keep what each worker has read.
     fn remembers(&self) -> bool;
+
+    /// With what decay the owner must keep a running mean square of the gradients of each number, if it must.
+    fn decay(&self) -> Option<f64> {
+        None
+    }
 }
 
 /// How late a contribution is.
@@ -28,4 +33,6 @@ pub struct Late<'a> {
     pub read: Option<&'a Rows>,
     /// The rows as they are now, if they are remembered.
     pub now: Option<&'a Rows>,
+    /// The running mean squares of the mean gradients of the same rows, this one included, as f64, where [`Temper::decay`].
+    pub squares: Option<&'a Rows>,
 }

@@ -91,6 +91,13 @@ pub enum Event {
         /// How the step in progress was completed: reweigh, recompute, continue or restore.
         completion: String,
     },
+    /// Shards have moved to faster workers: who computes which rows from this step on.
+    Dealt {
+        /// The first step of the new deal.
+        step: Step,
+        /// The rank that has each shard.
+        holders: Vec<u32>,
+    },
     /// A checkpoint is complete.
     Checkpoint {
         /// The step it was cut at: this many steps are done.

@@ -18,6 +18,7 @@ mod load;
 mod locate;
 mod number;
 mod numbers;
+mod parcels;
 mod partition;
 mod prepare;
 #[cfg(feature = "remote")]
@@ -40,6 +41,7 @@ pub use load::{
 };
 pub use locate::{glance, weighted};
 pub use numbers::{Numbers, Plain};
+pub use parcels::Parcel;
 pub use partition::{Arrangement, Loose, Partition, Spot, arrange, load_share};
 pub use prepare::{
     BuildPreparation, Cells, Fitted, Kind, Labels, PREPARATIONS, Preparation, Prepared, Series,

@@ -106,6 +106,11 @@ impl<'a> Pile<'a> {
         self.rows
     }
 
+    /// Whether these rows are of the same kind.
+    pub(crate) fn is_like(&self, features: &Features) -> bool {
+        std::mem::discriminant(&self.features) == std::mem::discriminant(features)
+    }
+
     /// What there is, or this instead where there are no rows.
     pub(crate) fn finish(mut self, nothing: impl FnOnce(Features) -> Features) -> Result<Stored> {
         if self.rows == 0 {

@@ -120,11 +120,16 @@ impl Choices {
             return Err(Fault::caller("workers that are threads talk through their own memory")
                 .hint("leave out [cluster] transport, or choose launcher = \"processes\""));
         }
-        // A blend takes all replicas alike, whatever rows they have: unequal shares would weigh rows unequally.
-        let alike = whole && gate.lead_max() == Some(0) && matches!(blend, Blending::Plain);
+        // Where replicas are neither summed nor averaged by their rows, unequal shares would weigh rows unequally.
+        let by_rows = match &blend {
+            Blending::Plain => true,
+            Blending::Local(blend) => blend.averages(),
+            _ => false,
+        };
+        let alike = whole && gate.lead_max() == Some(0) && by_rows;
         if job.deal == Deal::Speed && !alike {
-            return Err(Fault::caller("deal = \"speed\" needs workers that sum every step together, each with the whole model")
-                .hint("choose consistency 'bsp' and plan 'data-parallel'; without a barrier fast workers run ahead anyway"));
+            return Err(Fault::caller("deal = \"speed\" needs workers that sum or average together, each with the whole model")
+                .hint("choose consistency 'bsp' or 'local' and plan 'data-parallel'; without a barrier fast workers run ahead anyway"));
         }
         if job.fold == Fold::Reproducible {
             let plain = matches!(blend, Blending::Plain) && gate.lead_max() == Some(0);

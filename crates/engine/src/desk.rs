@@ -301,7 +301,7 @@ impl Desk {
         self.redeal = match job.deal {
             Deal::Even => None,
             Deal::Speed => {
-                let habits = (self.learner.appetite(), job.patience);
+                let habits = (self.learner.appetite(), self.walk.steps(), job.patience);
                 let holders = self.holders.clone();
                 Some(Redeal::new(self.loader.clone(), net.clone(), holders, habits))
             }
@@ -426,6 +426,8 @@ impl Desk {
         let kept = self.keeper.settle().map_err(|fault| self.clock.during(fault))?;
         self.clock.kept(kept);
         failpoint!("wind-up");
+        let settled = self.redeal.as_mut().map_or(Ok(()), Redeal::settle);
+        settled.map_err(|fault| self.clock.during(fault))?;
         let figures = self.wind_up(step).map_err(|fault| self.clock.during(fault))?;
         let first = self.net.seat() == Seat(0);
         if let Some(deliver) = self.deliver.as_mut().filter(|_| first) {

@@ -1,5 +1,9 @@
 //! The blocking shell of sums: performs the machines' sends and feeds them what arrives.
 
+mod tiers;
+
+pub(crate) use tiers::near;
+
 use crate::choices::{Carriage, raw};
 use crate::exchange::collected::{Collected, Sitting};
 use crate::exchange::cut::cut;
@@ -34,6 +38,8 @@ pub struct Merger {
     bytes_raw: u64,
     /// Where all seats of the group share a host.
     shared: Option<SharedSum>,
+    /// Where the group that this seat sums with first shares a host.
+    near: Option<SharedSum>,
     /// Whether the sum in progress must give its contribution back if it fails, and what it has to give.
     keeps: bool,
     kept: Option<Update>,
@@ -104,6 +110,7 @@ impl Merger {
             scratch: Vec::new(),
             bytes_raw: 0,
             shared: None,
+            near: None,
             keeps: false,
             kept: None,
             spare: Spare::default(),
@@ -329,6 +336,13 @@ impl Merger {
             self.bytes_raw += update.bytes() as u64;
             net.shared(update.bytes() as u64);
             return shared.sum(update, &turns, by, &interrupted);
+        }
+        if !self.keeps
+            && codec.law() == Law::Exact
+            && SharedSum::takes(&update)
+            && let Some(near) = self.near.take()
+        {
+            return self.play_in_tiers(near, update, codec);
         }
         let count = self.next_count();
         let (topology, me, world) = (self.topology.clone(), self.me, self.group.len() as u32);

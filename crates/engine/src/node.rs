@@ -7,7 +7,6 @@ use crate::desk::{Deliver, Figures, Finished, holders};
 use crate::job::{Job, Surroundings};
 use crate::launch::place::{Place, lay};
 use crate::member::{Held, JoinOptions, Member};
-use crate::redeal::Loader;
 use crate::stock::Stock;
 use crate::train::{Options, Task};
 use crate::worker;
@@ -132,8 +131,7 @@ fn train(member: &Member, options: &JoinOptions, job: &str, resume: bool) -> Res
         true => None,
         false => task.checkpoint(&survey)?,
     };
-    let (spec, known) = (task.job.train.clone(), survey.clone());
-    let loader: Loader = Arc::new(move |keep| stock.load(&spec, &known, (keep, shards)));
+    let loader = stock.loader(task.job.train.clone(), survey.clone(), shards);
     let mut desk = lay(Place {
         task: &task,
         survey: &survey,

@@ -5,10 +5,11 @@
 
 use crate::job::Job;
 use crate::net::Net;
+use crate::redeal::Loader;
 use crate::shuffle::gather;
 use crate::train::Task;
 use starlings_core::{Blame, Fault, Result, Seat, Shard};
-use starlings_data::{DataSpec, Holding, Room, Survey, load_all_within, load_within};
+use starlings_data::{DataSpec, Holding, Parcel, Room, Survey, load_all_within, load_within};
 use starlings_learn::{Facts, Learner};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -183,6 +184,18 @@ impl Stock {
         let loaded = load_within(spec, survey, (keep, shards), Some(&self.room))?;
         self.watch()?;
         Ok(loaded)
+    }
+
+    /// Reads rows of other shards when that is needed, or takes them from other workers.
+    pub(crate) fn loader(self: &Arc<Stock>, spec: DataSpec, survey: Survey, shards: u32) -> Loader {
+        let (reads, assembles) = (self.clone(), self.clone());
+        let read = move |keep: &[Shard]| reads.load(&spec, &survey, (keep, shards));
+        let assemble = move |holding: &Holding, keep: &[Shard], parcels: Vec<Parcel>| {
+            let assembled = holding.reassembled(keep, parcels, Some(&assembles.room))?;
+            assembles.watch()?;
+            Ok(assembled)
+        };
+        Loader::new(Arc::new(read), Arc::new(assemble))
     }
 
     /// Reads this worker's share of the files, and gets the rows of its shards from the others. Should one of them be lost

@@ -130,7 +130,8 @@ fn take(desk: &mut Desk, step: Step, outbox: &mut Outbox) -> Result<()> {
     // Shards that are on their way to someone already stay out of it.
     if let Some(redeal) = redeal.as_mut().filter(|_| pending.is_none()) {
         redeal.computed(rows, clock.last_computation());
-        redeal.after_step(walk, dealer, memory, &mut **exchange)?;
+        let dealt = redeal.after_step(walk, dealer, memory, &mut |it| exchange.sum(it));
+        dealt.map_err(|f| clock.during(f))?.into_iter().for_each(|event| clock.tell(event));
     }
     Ok(())
 }

@@ -73,6 +73,12 @@ pub fn remark(event: &Event) -> Option<String> {
             "{workers} {} on with {step} ({completion})",
             if *workers == 1 { "worker goes" } else { "workers go" }
         )),
+        Event::Dealt { step, holders } => {
+            let last = holders.iter().max().map_or(0, |rank| rank + 1);
+            let count = |rank| holders.iter().filter(|holder| **holder == rank).count().to_string();
+            let counts: Vec<String> = (0..last).map(count).collect();
+            Some(format!("from {step} on shards are dealt by speed: {}", counts.join(", ")))
+        }
         Event::Checkpoint { step, path, bytes } => {
             Some(format!("checkpoint after {} steps: {path} ({})", step.0, figures::bytes(*bytes)))
         }

@@ -65,6 +65,7 @@ impl Progress {
                 self.objective = objective.or(self.objective);
             }
             Event::Fault(_)
+            | Event::Dealt { .. }
             | Event::Checkpoint { .. }
             | Event::Fold { .. }
             | Event::Trace { .. }

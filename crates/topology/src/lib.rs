@@ -13,6 +13,7 @@ pub use owners::{moves, owners_to_moves};
 pub use topologies::{BuildTopology, TOPOLOGIES};
 
 use starlings_core::Seat;
+use std::ops::Range;
 
 /// One move of one seat. Moves on different chunks are independent of each other; moves on one chunk
 /// happen in the order of the list. That order is the fold order, so the bits of a sum are fixed.
@@ -171,6 +172,17 @@ pub trait Shuffle: Send + Sync {
     fn cost(&self, world: u32, bytes: u64) -> Cost;
 }
 
+/// One seat's part of a sum that groups make inside first.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Tier {
+    /// For each chunk the places in the group, in the order in which their numbers are added.
+    pub orders: Vec<Vec<usize>>,
+    /// Whether this seat takes the group's sum of a chunk to the other groups.
+    pub holds: Vec<bool>,
+    /// Its moves between groups.
+    pub between: Vec<Move>,
+}
+
 /// A topology that sums.
 ///
 /// Laws (checked by the conformance suite for worlds of 1 to 17 and for 1,024): every send has its
@@ -189,6 +201,20 @@ pub trait Topology: Send + Sync {
     /// partial sums are added to partial sums.
     fn order(&self, world: u32, chunk: usize) -> Option<Vec<Seat>> {
         let _ = (world, chunk);
+        None
+    }
+
+    /// The group of neighbouring seats that a seat sums with before groups do: those may sum inside in another way, such as
+    /// through memory that they share. `None` where there are no groups, or nobody else in this one.
+    fn group(&self, seat: Seat, world: u32) -> Option<Range<u32>> {
+        let _ = (seat, world);
+        None
+    }
+
+    /// A seat's part of a sum whose groups sum inside by themselves, in an order that gives the same bits. `None` where
+    /// there are no groups, or they add partial sums to partial sums.
+    fn tier(&self, seat: Seat, world: u32, chunks: usize) -> Option<Tier> {
+        let _ = (seat, world, chunks);
         None
     }
 

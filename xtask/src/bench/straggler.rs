@@ -1,6 +1,7 @@
 //! One worker of three slowed four times, by stopping its process again and again: what each consistency makes of it,
 //! as time to the same objective. On a busy machine a process that was stopped is let run before others, so that the
-//! length of a stop is first found by trial.
+//! length of a stop is first found by trial. And one of two slowed three times, each with a core of its own on two cores:
+//! what `deal = "speed"` makes of it beside the ideal.
 
 use super::plot::{Chart, Mark, Scale, Series};
 use super::sheet::{Finding, Sheet, bytes, number};
@@ -12,15 +13,22 @@ use std::time::{Duration, Instant};
 pub(super) const STUDY: Study = Study { name: "straggler", run };
 
 const LIMIT: Duration = Duration::from_mins(4);
-/// The last seat: events come from the first.
-const SLOW_RANK: u64 = 2;
-/// Runs for 10 ms and is stopped for as long as said, until it is gone. Only builtins: a new process for each signal
-/// would slow the others.
+/// Runs for a millisecond and is stopped for as long as said, until it is gone: short beside a step, or each message to it
+/// would wait longer than one to a slow machine does. Only builtins: a new process for each signal would slow the others.
 const BRAKE: &str = "exec 9<> <(:); while kill -STOP $0 2>/dev/null; do read -t $1 -u 9; \
-                     kill -CONT $0 2>/dev/null; read -t 0.01 -u 9; done";
-/// Stops on a machine with nothing else to do, in seconds, and how slow the worker has to be.
-const STOP: f64 = 0.03;
-const SLOWNESS: f64 = 4.0;
+                     kill -CONT $0 2>/dev/null; read -t 0.001 -u 9; done";
+const RUN: f64 = 0.001;
+
+/// A flock whose last worker is slow: events come from the first.
+#[derive(Clone, Copy)]
+struct Hurdle {
+    workers: u64,
+    /// How slow the last one has to be.
+    slowness: f64,
+}
+
+const THREE: Hurdle = Hurdle { workers: 3, slowness: 4.0 };
+const TWO: Hurdle = Hurdle { workers: 2, slowness: 3.0 };
 
 const SETTINGS: &[(&str, &[&str])] = &[
     ("bsp", &["topology=star"]),
@@ -29,16 +37,90 @@ const SETTINGS: &[(&str, &[&str])] = &[
     ("async", &["topology=star", "consistency=async"]),
     ("backup-workers 1", &["topology=star", "consistency=backup-workers"]),
     ("local 8", &["consistency=local"]),
+    ("local 8, deal by speed", &["consistency=local", "deal=speed"]),
 ];
+
+/// What two workers do, in turns.
+const PAIR: &[(&str, &[&str])] = &[
+    ("bsp", &["topology=star"]),
+    ("bsp, deal by speed", &["topology=star", "deal=speed"]),
+    ("local 8, deal by speed", &["consistency=local", "deal=speed"]),
+];
+const PAIR_ROUNDS: usize = 3;
 
 fn run(suite: &Suite<'_>) -> Result<Finding, String> {
     let mut finding = Finding::default();
+    if suite.wants("two") {
+        two(suite, &mut finding)?;
+    }
+    if suite.wants("three") {
+        three(suite, &mut finding)?;
+    }
+    Ok(finding)
+}
+
+/// One of two slowed three times, in turns, with the ideal beside it.
+fn two(suite: &Suite<'_>, finding: &mut Finding) -> Result<(), String> {
+    let (first, stop) = calibrate(suite, TWO)?;
+    let (mut nobody, mut slow) = (Vec::new(), vec![Vec::new(); PAIR.len()]);
+    slow[0].push(first);
+    for round in 0..if suite.is_quick { 1 } else { PAIR_ROUNDS } {
+        nobody.push(trial(suite, ("bsp, nobody slow", PAIR[0].1), (TWO, None))?);
+        for (setting, trials) in PAIR.iter().zip(&mut slow).skip(usize::from(round == 0)) {
+            trials.push(trial(suite, *setting, (TWO, Some(stop)))?);
+        }
+    }
+    let middle = |of: &dyn Fn(&Trial) -> f64, trials: &[Trial]| {
+        let mut values: Vec<f64> = trials.iter().map(of).collect();
+        values.sort_by(f64::total_cmp);
+        values[values.len() / 2]
+    };
+    let seconds = |trials: &[Trial]| middle(&|trial| trial.seconds, trials);
+    let slow_by = |trials: &[Trial]| middle(&|trial| slowness(trial).unwrap_or(f64::NAN), trials);
+    // As fast as one worker and a slow one's share of a second are together.
+    let (alone, slow_times) = (seconds(&nobody), slow_by(&slow[0]));
+    let ideal = alone * 2.0 / (1.0 + 1.0 / slow_times);
+    let row = |name: &str, trials: &[Trial], is_slow: bool| {
+        let over = seconds(trials) / if is_slow { ideal } else { alone } - 1.0;
+        vec![
+            name.to_string(),
+            number(Some(seconds(trials)), 2),
+            format!("{:+.0} %", 100.0 * over),
+            number(Some(slow_by(trials)), 2),
+            number(Some(trials[0].objective), 4),
+            trials.len().to_string(),
+        ]
+    };
+    let mut rows = vec![row("bsp, nobody slow", &nobody, false)];
+    rows.push(vec!["the ideal".to_string(), number(Some(ideal), 2), "+0 %".to_string()]);
+    rows[1].resize(6, "–".to_string());
+    rows.extend(PAIR.iter().zip(&slow).map(|(setting, trials)| row(setting.0, trials, true)));
+    let note = format!(
+        "`bench/jobs/straggler.toml` with two worker processes, the second stopped {:.1} ms for every {:.0} ms that it runs in all \
+         rows but the first, which makes its computation {slow_times:.2} times as long. The ideal is what the first row's time would be \
+         if one worker and 1/{slow_times:.2} of another did the work of two, communication included. Seconds of training, medians of \
+         runs in turns. Load of the machine at the end: {}.",
+        stop * 1e3,
+        RUN * 1e3,
+        super::slow_links::load()
+    );
+    let sheet = Sheet {
+        title: "One worker of two slowed three times".to_string(),
+        notes: vec![note],
+        header: vec!["how", "s in all", "over the ideal", "slowness", "final objective", "runs"],
+        rows,
+    };
+    finding.sheets.push(("straggler-two".to_string(), sheet));
+    Ok(())
+}
+
+fn three(suite: &Suite<'_>, finding: &mut Finding) -> Result<(), String> {
     let mut all = Vec::new();
-    all.push(trial(suite, ("bsp, nobody slow", SETTINGS[0].1), None)?);
-    let (bsp, stop) = calibrate(suite)?;
+    all.push(trial(suite, ("bsp, nobody slow", SETTINGS[0].1), (THREE, None))?);
+    let (bsp, stop) = calibrate(suite, THREE)?;
     all.push(bsp);
-    for setting in SETTINGS[1..].iter().filter(|setting| suite.wants(setting.0)) {
-        match trial(suite, *setting, Some(stop)) {
+    for setting in &SETTINGS[1..] {
+        match trial(suite, *setting, (THREE, Some(stop))) {
             Ok(trial) => all.push(trial),
             Err(why) => finding.skip(format!("{}: {why}", setting.0)),
         }
@@ -63,7 +145,7 @@ fn run(suite: &Suite<'_>) -> Result<Finding, String> {
     });
     let note = format!(
         "Softmax regression on made data (`bench/jobs/straggler.toml`), three worker processes, the last of them stopped \
-         again and again in all rows but the first, {:.0} ms for every 10 ms that it runs. Slowness is its time of computation \
+         again and again in all rows but the first, {:.1} ms for every millisecond that it runs. Slowness is its time of computation \
          beside the mean of the others. Target: the mean loss of a pass of seat 0 is at most \
          {target:.4}, 1.01 times what it is in the middle of the run in which nobody is slow. One run each. Load of the machine at the \
          end: {}.",
@@ -87,25 +169,26 @@ fn run(suite: &Suite<'_>) -> Result<Finding, String> {
     };
     finding.sheets.push(("straggler".to_string(), sheet));
     finding.pictures.push(("straggler".to_string(), picture(&all, target)));
-    Ok(finding)
+    Ok(())
 }
 
 fn trial(
     suite: &Suite<'_>,
     (name, sets): (&str, &[&str]),
-    stop: Option<f64>,
+    (hurdle, stop): (Hurdle, Option<f64>),
 ) -> Result<Trial, String> {
     let model = std::env::temp_dir().join(format!("starlings-straggler-{}", std::process::id()));
     let mut command = Command::new(&suite.binary);
     command.arg("train").arg(suite.root.join("bench/jobs/straggler.toml"));
-    command.args(["--workers", "3", "--launcher", "processes", "--json", "--out"]).arg(&model);
+    command.args(["--workers", &hurdle.workers.to_string(), "--launcher", "processes", "--json"]);
+    command.arg("--out").arg(&model);
     command.args(sets.iter().flat_map(|set| ["--set".to_string(), format!("cluster.{set}")]));
     if suite.is_quick {
         command.args(["--set", "train.epochs=2"]);
     }
     let mut process = Process::start(&mut command)?;
     let brake = match stop {
-        Some(stop) => Some(Brake::on(slow_process(&process)?, stop)?),
+        Some(stop) => Some(Brake::on(slow_process(&process, hurdle.workers - 1)?, stop)?),
         None => None,
     };
     let said = process.finish(LIMIT);
@@ -117,18 +200,19 @@ fn trial(
 }
 
 /// A run under bsp in which the worker is about as slow as it should be, and the length of a stop that made it so.
-fn calibrate(suite: &Suite<'_>) -> Result<(Trial, f64), String> {
-    let mut stop = STOP;
+fn calibrate(suite: &Suite<'_>, hurdle: Hurdle) -> Result<(Trial, f64), String> {
+    let wanted = hurdle.slowness;
+    let mut stop = RUN * (wanted - 1.0);
     for _ in 0..3 {
-        let trial = trial(suite, SETTINGS[0], Some(stop))?;
+        let trial = trial(suite, SETTINGS[0], (hurdle, Some(stop)))?;
         let seen = slowness(&trial).ok_or("the report has no paces")?;
         eprintln!("  stops of {:.0} ms make it {seen:.2} times as slow", stop * 1e3);
-        if (0.8 * SLOWNESS..1.2 * SLOWNESS).contains(&seen) {
+        if (0.85 * wanted..1.15 * wanted).contains(&seen) {
             return Ok((trial, stop));
         }
-        stop = (stop * (SLOWNESS - 1.0) / (seen - 1.0).max(0.2)).clamp(0.01, 0.2);
+        stop = (stop * (wanted - 1.0) / (seen - 1.0).max(0.2)).clamp(RUN, 0.2);
     }
-    Ok((trial(suite, SETTINGS[0], Some(stop))?, stop))
+    Ok((trial(suite, SETTINGS[0], (hurdle, Some(stop)))?, stop))
 }
 
 /// The slow seat's time of computation beside the mean of the others'. Under gates that let it fall behind it does less.
@@ -138,13 +222,13 @@ fn slowness(trial: &Trial) -> Option<f64> {
 }
 
 /// The process of the seat that is to be slow, as the events name it.
-fn slow_process(process: &Process) -> Result<u64, String> {
+fn slow_process(process: &Process, rank: u64) -> Result<u64, String> {
     let start = Instant::now();
     while start.elapsed() < Duration::from_secs(60) {
         let text = process.so_far()?;
         let mut events =
             text.lines().filter_map(|l| serde_json::from_str::<serde_json::Value>(l).ok());
-        let seat = events.find(|event| event["event"] == "worker" && event["rank"] == SLOW_RANK);
+        let seat = events.find(|event| event["event"] == "worker" && event["rank"] == rank);
         if let Some(id) = seat.and_then(|event| event["pid"].as_u64()) {
             return Ok(id);
         }

@@ -68,6 +68,10 @@ impl Blend for BlockMomentum {
         Share::Own
     }
 
+    fn averages(&self) -> bool {
+        true
+    }
+
     fn prepare(&self, model: &mut Model) {
         prepare(model);
         add_zeros(model, MOVE);

@@ -58,6 +58,10 @@ impl Blend for DiLoCo {
         Share::Own
     }
 
+    fn averages(&self) -> bool {
+        true
+    }
+
     fn prepare(&self, model: &mut Model) {
         prepare(model);
         add_zeros(model, MOMENTUM);

@@ -13,7 +13,7 @@ use starlings_core::{Ability, Block, Entry, Model, Param, ParamKind, Update, Val
 
 pub(super) const ENTRY: Entry<BuildConsistency> = Entry {
     name: "dynamic-averaging",
-    summary: "Workers average their models only when one of them has drifted too far",
+    summary: "Workers average their models, all of them, only when one has drifted too far (the paper may average some of them first)",
     reference: "Kamp et al.: Efficient decentralized deep learning by dynamic model averaging, ECML-PKDD 2018",
     params: &[
         Param {
@@ -48,6 +48,10 @@ struct DynamicAveraging {
 impl Blend for DynamicAveraging {
     fn share(&self) -> Share {
         Share::Own
+    }
+
+    fn averages(&self) -> bool {
+        true
     }
 
     fn prepare(&self, model: &mut Model) {

@@ -27,6 +27,10 @@ impl Blend for Local {
         Share::Own
     }
 
+    fn averages(&self) -> bool {
+        true
+    }
+
     fn prepare(&self, model: &mut Model) {
         prepare(model);
     }

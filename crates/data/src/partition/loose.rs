@@ -242,20 +242,8 @@ impl Parcel {
     fn rows(&self) -> Option<usize> {
         let rows = self.places.len();
         let beside = |values: &Vec<f32>| values.is_empty() || values.len() == rows;
-        let features = match &self.features {
-            Features::Dense { width, values } => values.len() == rows * width,
-            Features::Sparse { width, starts, columns, values } => {
-                starts.len() == rows + 1
-                    && starts.first() == Some(&0)
-                    && starts.last() == Some(&values.len())
-                    && starts.is_sorted()
-                    && columns.len() == values.len()
-                    && columns.iter().all(|column| (*column as usize) < *width)
-            }
-        };
-        let agree =
-            self.numbers.len() == rows && beside(&self.labels) && beside(&self.weights) && features;
-        agree.then_some(rows)
+        let agree = self.numbers.len() == rows && beside(&self.labels) && beside(&self.weights);
+        (agree && self.features.is_sound(rows)).then_some(rows)
     }
 }
 

@@ -6,7 +6,7 @@ use crate::exchange::packet::Losses;
 use crate::exchange::served::Asks;
 use crate::merge::Merger;
 use starlings_consistency::{At, Blend, Blending, Share};
-use starlings_core::{Model, Result, Step};
+use starlings_core::{Block, Body, Model, Result, Role, Step, Update, Values};
 use starlings_learn::{Learner, Needs, Outcome};
 use std::sync::Arc;
 
@@ -25,6 +25,8 @@ pub struct Blended {
     plainly: bool,
     /// The step whose exchange is in progress, and what the codec had lost before it.
     before: Option<(Step, Losses)>,
+    /// Where replicas count by their rows: this worker's rows and all workers' since the last exchange of deltas.
+    rows: Option<(u64, u64)>,
 }
 
 impl Blended {
@@ -49,6 +51,39 @@ impl Blended {
             parting: false,
             plainly: false,
             before: None,
+            rows: None,
+        }
+    }
+
+    /// Whether replicas count by the rows that they have used, not alike: where some are dealt more than others.
+    #[must_use]
+    pub fn by_rows(mut self, by_rows: bool) -> Blended {
+        self.rows = (by_rows && blend(&self.blending).averages()).then_some((0, 0));
+        self
+    }
+
+    /// Makes this worker's deltas count by its rows.
+    fn weigh(&mut self, offer: &mut Update, model: &Model) {
+        let Some((own, all)) = self.rows else { return };
+        let weight = f64::from(self.world) * own as f64 / all.max(1) as f64;
+        let is_weight = |block: &&mut Block| {
+            model.get(&block.name).is_some_and(|tensor| tensor.role == Role::Weight)
+        };
+        let mut are_deltas = false;
+        for block in offer.blocks.iter_mut().filter(is_weight) {
+            are_deltas = true;
+            match &mut block.body {
+                _ if all == 0 => {}
+                Body::Dense(Values::F64(values)) => values.iter_mut().for_each(|it| *it *= weight),
+                Body::Dense(Values::F32(values)) => {
+                    values.iter_mut().for_each(|it| *it = (f64::from(*it) * weight) as f32);
+                }
+                // Counts settle by themselves.
+                _ => {}
+            }
+        }
+        if are_deltas {
+            self.rows = Some((0, 0));
         }
     }
 
@@ -58,6 +93,7 @@ impl Blended {
         let blend = blend(&blending);
         let mut round = 0;
         while let Some(mut offer) = blend.offer(at, round, model) {
+            self.weigh(&mut offer, model);
             self.before = Some((now, self.merger.losses()));
             // Wishes travel with what is exchanged anyway: a flock that is silent is asked when it next speaks.
             offer.blocks.push(asks_block(self.asks, self.parting));
@@ -95,6 +131,10 @@ impl Exchange for Blended {
             Share::Own => self.learner.apply(model, &handed.update, &handed.alone())?,
             Share::Flock => step_by_share(&*self.learner, &handed, model)?.0,
         };
+        if let Some((own, all)) = &mut self.rows {
+            *own += handed.own_rows;
+            *all += handed.moment.rows;
+        }
         let now = handed.moment.step;
         let at = At { steps: now.0 + 1, world: self.world, ending: false };
         self.exchange(now, &at, model)?;

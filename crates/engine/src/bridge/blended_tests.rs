@@ -56,3 +56,28 @@ fn a_neighbour_of_the_catalogue_does_not_take_the_mean() {
         assert!(!same, "{name} holds {mean}");
     }
 }
+
+#[test]
+fn replicas_count_by_the_rows_that_they_have_used() {
+    // Seat 0 uses three of four rows of each step, seat 1 one of them.
+    let replicas = flock(2, |perch| {
+        let blending = blending("local", "steps = 2");
+        let mut model = model(vec![0.0]);
+        blend(&blending).prepare(&mut model);
+        let mergers = [perch.exact(1), perch.exact(3)];
+        let mut blended = Blended::new(Adder::shared(), blending, mergers, 2).by_rows(true);
+        let (rows, move_by) = [(3, 1.0), (1, 5.0)][perch.seat()];
+        let mut taken = Vec::new();
+        for number in 0..4 {
+            let handed = HandedIn { own_rows: rows, ..step(number, vec![move_by]) };
+            blended.finish(handed, &mut model).unwrap();
+            taken.push(model.f64("x")[0]);
+        }
+        blended.cut(Step(4), &mut model).unwrap();
+        taken.push(model.f64("x")[0]);
+        taken
+    });
+    // Two steps each: (3 · 2 + 1 · 10) / 4, where a plain mean would give 6. An ending without steps changes nothing.
+    assert_near(&replicas[0], &[1.0, 4.0, 5.0, 8.0, 8.0], 1e-12);
+    assert_near(&replicas[1], &[5.0, 4.0, 9.0, 8.0, 8.0], 1e-12);
+}

@@ -6,14 +6,14 @@ use super::owned::Habits;
 use super::partial::PartialOptions;
 use super::replicated::Mergers;
 use super::{Blended, Exchange, Gossip, Grouped, Mixed, Owned, PartialExchange, Replicated};
-use crate::choices::{Carriage, Choices, Layout, raw, summing};
+use crate::choices::{Carriage, Choices, Layout, raw};
 use crate::courier::{Courier, Route};
 use crate::exchange::ownership::{COMPRESSED_FROM, Ownership};
-use crate::exchange::reproducible::Peaks;
 use crate::exchange::served::{Office, Shard};
-use crate::job::{Fold, Job};
-use crate::merge::{MergeOptions, Merger};
+use crate::job::{Deal, Fold, Job};
+use crate::merge::{MergeOptions, Merger, near};
 use crate::net::Net;
+use crate::peaks::PeakTalk;
 use crate::rules::Learned;
 use crate::serve::{self, Client, Ledger, Service};
 use crate::shared_sum::SharedSum;
@@ -97,7 +97,8 @@ impl Plans<'_> {
             Layout::Sum | Layout::Groups(_) if matches!(&*choices.blend, Blending::Local(_)) => {
                 let mergers = [self.merger(1, self.assignment.group.clone()), self.exact()];
                 let (blend, world) = (choices.blend.clone(), net.world());
-                alone(Box::new(Blended::new(learner, blend, mergers, world)))
+                let by_rows = self.job.deal == Deal::Speed;
+                alone(Box::new(Blended::new(learner, blend, mergers, world).by_rows(by_rows)))
             }
             Layout::Sum | Layout::Groups(_) => alone(Box::new(self.replicated()?)),
         })
@@ -137,8 +138,18 @@ impl Plans<'_> {
             seed: self.job.seed,
             patience: self.job.patience,
         };
-        let shared = self.shared(kind, &options.group);
-        Merger::new(self.net.clone(), options).through(shared)
+        self.through_memory(options)
+    }
+
+    /// A merger that sums through shared memory what it can: all, or inside the groups of its topology.
+    fn through_memory(&self, options: MergeOptions) -> Merger {
+        let (kind, group) = (options.kind, options.group.clone());
+        let seats = near(&*options.topology, &group, self.net.seat());
+        let merger = Merger::new(self.net.clone(), options);
+        match seats {
+            Some(seats) => merger.nearby(self.shared(kind, &seats)),
+            None => merger.through(self.shared(kind, &group)),
+        }
     }
 
     /// Shared memory, where all of a group share this host and the job does not forbid it.
@@ -150,8 +161,7 @@ impl Plans<'_> {
     fn exact_among(&self, kind: u8, group: Vec<Seat>) -> Merger {
         let sums = self.choices.sums.clone();
         let options = MergeOptions::exact(kind, self.net, sums, self.job.patience);
-        let shared = self.shared(kind, &group);
-        Merger::new(self.net.clone(), MergeOptions { group, ..options }).through(shared)
+        self.through_memory(MergeOptions { group, ..options })
     }
 
     fn exact(&self) -> Merger {
@@ -171,14 +181,11 @@ impl Plans<'_> {
         Ok(replicated.surviving(self.survives))
     }
 
-    /// Exponents are agreed on by a tree, whatever sums the numbers: they are few.
-    fn peaks(&self) -> Result<(Merger, u32)> {
-        let (net, patience) = (self.net, self.job.patience);
-        let options = MergeOptions::exact(7, net, summing("tree", "")?, patience);
-        let carriage = Carriage::Numbers(Arc::new(Peaks));
-        let merger = Merger::new(net.clone(), MergeOptions { carriage, ..options });
+    /// Exponents are agreed on in their own way, whatever sums the numbers: they are few.
+    fn peaks(&self) -> Result<(PeakTalk, u32)> {
         // A worker without a shard contributes zeros of its own.
-        Ok((merger, self.job.shards.max(self.net.world())))
+        let shards = self.job.shards.max(self.net.world());
+        Ok((PeakTalk::new(self.net, self.job.patience)?, shards))
     }
 
     /// Blocks leave early where there are several, numbers are encoded by themselves, and somebody waits for them.

@@ -4,7 +4,7 @@
 use super::pick::pick;
 use super::served::{Office, Wanted, WantedRows};
 use starlings_consistency::{Blending, Late, Temper};
-use starlings_core::{Block, Body, Model, Rows, Seat, Tensor, Update};
+use starlings_core::{Block, Body, Model, Rows, Seat, Tensor, Update, Values};
 use starlings_learn::Moment;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,6 +15,8 @@ pub(super) struct Reads {
     applied: u64,
     readers: BTreeMap<Seat, Reader>,
     remembers: bool,
+    /// Running mean squares of gradients, row by row, where the temper wants them.
+    squares: BTreeMap<String, BTreeMap<u32, Vec<f64>>>,
 }
 
 #[derive(Default)]
@@ -89,7 +91,7 @@ impl Reads {
 
     /// A contribution as it should be applied, given how late it is.
     pub(super) fn temper(
-        &self,
+        &mut self,
         office: &Office,
         (from, moment): (Seat, &Moment),
         mut update: Update,
@@ -97,7 +99,8 @@ impl Reads {
     ) -> Update {
         let Some(temper) = temper(&office.blending) else { return update };
         let reader = self.readers.get(&from);
-        let staleness = self.applied - reader.map_or(0, |reader| reader.read_at);
+        let read_at = reader.map_or(0, |reader| reader.read_at);
+        let staleness = self.applied - read_at;
         let world = office.pushers.len() as u32;
         for block in &mut update.blocks {
             let Body::Rows(rows) = &mut block.body else { continue };
@@ -105,7 +108,13 @@ impl Reads {
             let now = self.remembers.then(|| pick(tensor, rows.index.clone()));
             let read = now.as_ref().map(|now| self.as_read(reader, &block.name, now, tensor));
             let share = moment.rows.div_ceil(u64::from(world)).max(1);
-            let late = Late { staleness, world, share, read: read.as_ref(), now: now.as_ref() };
+            let decay = temper.decay();
+            let kept = decay.map(|decay| {
+                let table = self.squares.entry(block.name.clone()).or_default();
+                mean_squares(table, rows, (decay, share as f64))
+            });
+            let (read, now, squares) = (read.as_ref(), now.as_ref(), kept.as_ref());
+            let late = Late { staleness, world, share, read, now, squares };
             temper.temper(rows, &late);
         }
         update
@@ -116,7 +125,7 @@ impl Reads {
         let mut read = now.clone();
         let width = tensor.width();
         let kept = reader.and_then(|reader| reader.rows.get(name));
-        if let (Some(kept), starlings_core::Values::F64(values)) = (kept, &mut read.values) {
+        if let (Some(kept), Values::F64(values)) = (kept, &mut read.values) {
             for (row, into) in now.index.iter().zip(values.chunks_mut(width.max(1))) {
                 if let Some(values) = kept.get(row) {
                     into.copy_from_slice(values);
@@ -124,5 +133,49 @@ impl Reads {
             }
         }
         read
+    }
+}
+
+/// Takes a contribution of so many rows of data into the mean squares of its gradients, and gives those of its rows.
+fn mean_squares(
+    table: &mut BTreeMap<u32, Vec<f64>>,
+    rows: &Rows,
+    (decay, share): (f64, f64),
+) -> Rows {
+    let width = rows.width as usize;
+    let mut sums: Vec<f64> = match &rows.values {
+        Values::F64(values) => values.clone(),
+        Values::F32(values) => values.iter().map(|&value| f64::from(value)).collect(),
+        Values::I64(values) => vec![0.0; values.len()],
+    };
+    for (row, sums) in rows.index.iter().zip(sums.chunks_mut(width.max(1))) {
+        let kept = table.entry(*row).or_insert_with(|| vec![0.0; width]);
+        for (kept, sum) in kept.iter_mut().zip(sums) {
+            let gradient = *sum / share;
+            *kept = decay * *kept + (1.0 - decay) * gradient * gradient;
+            *sum = *kept;
+        }
+    }
+    Rows { values: Values::F64(sums), ..rows.clone() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mean_squares_run_row_by_row() {
+        let rows = |index: Vec<u32>, sums: Vec<f64>| Rows {
+            total: 9,
+            width: 2,
+            index,
+            values: Values::F64(sums),
+        };
+        let mut table = BTreeMap::new();
+        let first = mean_squares(&mut table, &rows(vec![3], vec![4.0, -8.0]), (0.75, 2.0));
+        assert_eq!(first, rows(vec![3], vec![1.0, 4.0]));
+        let sums = rows(vec![3, 5], vec![0.0, 4.0, 2.0, 0.0]);
+        let second = mean_squares(&mut table, &sums, (0.75, 2.0));
+        assert_eq!(second, rows(vec![3, 5], vec![0.75, 4.0, 0.25, 0.0]));
     }
 }

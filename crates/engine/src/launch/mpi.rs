@@ -16,7 +16,6 @@ use crate::job::{Job, Surroundings};
 use crate::member::JoinOptions;
 use crate::net::Net;
 use crate::node::serve;
-use crate::redeal::Loader;
 use crate::stock::Stock;
 use crate::stop::Stop;
 use crate::train::{Options, Task, Trained};
@@ -200,8 +199,7 @@ fn walk(task: &Task, survey: &Survey, net: &Arc<Net>) -> Result<Finished> {
         false => stock.load(&task.job.train, survey, (&assignment.shards, shards))?,
     };
     let complete = task.checkpoint(survey)?;
-    let (spec, known) = (task.job.train.clone(), survey.clone());
-    let loader: Loader = Arc::new(move |keep| stock.load(&spec, &known, (keep, shards)));
+    let loader = stock.loader(task.job.train.clone(), survey.clone(), shards);
     let whereabouts = Whereabouts::default();
     let desk = lay(Place {
         task,

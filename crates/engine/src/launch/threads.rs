@@ -10,7 +10,6 @@ use crate::stock::Stock;
 use crate::train::{Task, Trained};
 use crate::worker;
 use starlings_core::{Entry, Fault, Result, Seat};
-use starlings_data::Holding;
 use starlings_transport::{Link, pair};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -42,7 +41,7 @@ fn run(task: &Task) -> Result<Trained> {
             task,
             survey: &survey,
             holding: holding.only(&assignment.shards),
-            loader: loader(holding.clone()),
+            loader: Loader::at_hand(holding.clone()),
             assignment,
             net: Arc::new(net),
             complete: complete.as_ref(),
@@ -57,11 +56,6 @@ fn run(task: &Task) -> Result<Trained> {
     desks.iter().for_each(|desk| desk.introduce(std::process::id(), HOST));
     let loading = begun.elapsed();
     task.trained(survey, run_all(desks)?, loading)
-}
-
-/// All rows are here already: another deal is another view of them.
-fn loader(whole: Holding) -> Loader {
-    Arc::new(move |shards| Ok(whole.only(shards)))
 }
 
 /// The nets of all seats, joined by memory links.

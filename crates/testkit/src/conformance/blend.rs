@@ -309,7 +309,14 @@ pub fn check_temper(temper: &dyn Temper) -> Verdict {
     let narrow = of(Values::F32(vec![3.0, -0.5, 0.0, 12.0]));
     let counts = of(Values::I64(vec![3, -5, 0, 12]));
     for rows in [&gradient, &narrow, &counts] {
-        let late = Late { staleness: 0, world: 4, share: 6, read: Some(rows), now: Some(rows) };
+        let late = Late {
+            staleness: 0,
+            world: 4,
+            share: 6,
+            read: Some(rows),
+            now: Some(rows),
+            squares: None,
+        };
         let mut tempered = rows.clone();
         temper.temper(&mut tempered, &late);
         ensure!(&tempered == rows, "a contribution that is not late is changed to {tempered:?}");
@@ -321,7 +328,14 @@ pub fn check_temper(temper: &dyn Temper) -> Verdict {
                 Kind::F64 => Values::F64(vec![1.0, 2.0, 3.0, 4.0]),
                 Kind::I64 => Values::I64(vec![1, 2, 3, 4]),
             });
-            let late = Late { staleness, world: 4, share: 6, read: Some(rows), now: Some(&now) };
+            let late = Late {
+                staleness,
+                world: 4,
+                share: 6,
+                read: Some(rows),
+                now: Some(&now),
+                squares: None,
+            };
             let mut tempered = rows.clone();
             temper.temper(&mut tempered, &late);
             let whole = tempered.index == rows.index && tempered.is_sound();

@@ -13,8 +13,9 @@
 //! comes to depends on both patterns, and is counted.
 
 use super::{BuildTopology, PARTS, sum_named};
-use crate::{Act, Cost, Form, Move, Pattern, Topology, count, moves};
+use crate::{Act, Cost, Form, Move, Pattern, Tier, Topology, count, moves};
 use starlings_core::{Ability, Entry, Param, ParamKind, Seat};
+use std::ops::Range;
 
 pub(super) const ENTRY: Entry<BuildTopology> = Entry {
     name: "hierarchical",
@@ -74,6 +75,25 @@ impl Topology for Hierarchical {
 
     fn cost(&self, world: u32, bytes: u64, chunks: usize) -> Cost {
         count::counted(self, world, bytes, chunks)
+    }
+
+    fn group(&self, seat: Seat, world: u32) -> Option<Range<u32>> {
+        let group = Group::of(seat.0 / self.size, self.size, world);
+        let is_one_of_some = group.size > 1 && world > self.size;
+        is_one_of_some.then(|| group.first..group.first + group.size)
+    }
+
+    fn tier(&self, seat: Seat, world: u32, chunks: usize) -> Option<Tier> {
+        let group = self.group(seat, world)?;
+        let (size, place) = (group.end - group.start, Seat(seat.0 - group.start));
+        let order = |chunk| match size {
+            // Of two, either may be the first.
+            2 => Some(vec![0, 1]),
+            _ => Some(self.inner.order(size, chunk)?.into_iter().map(Seat::index).collect()),
+        };
+        let orders = (0..chunks).map(order).collect::<Option<Vec<Vec<usize>>>>()?;
+        let holds = self.holders(size, chunks).into_iter().map(|holder| holder == place).collect();
+        Some(Tier { orders, holds, between: self.between(seat, world, chunks) })
     }
 
     fn grain(&self, world: u32) -> usize {
@@ -188,6 +208,32 @@ mod tests {
             assert!((cost.bytes_sent_total - f64::from(world) * least).abs() < 1e-6);
             assert_eq!(cost.rounds, rounds);
         }
+    }
+
+    #[test]
+    fn a_tier_has_one_holder_of_each_chunk_in_a_group_and_only_moves_between_groups() {
+        for (inner, size, world) in [("ring", 3, 8), ("star", 2, 5), ("tree", 2, 6)] {
+            let topology = of(inner, "ring", size);
+            let mut holders = vec![vec![0; 6]; world as usize];
+            for seat in (0..world).map(Seat) {
+                let Some(tier) = topology.tier(seat, world, 6) else { continue };
+                let group = topology.group(seat, world).unwrap();
+                assert!(group.contains(&seat.0));
+                for (chunk, holds) in tier.holds.iter().enumerate() {
+                    holders[group.start as usize][chunk] += u32::from(*holds);
+                }
+                assert!(tier.between.iter().all(|step| !group.contains(&step.peer.0)));
+                assert_eq!(tier.orders.len(), 6);
+            }
+            for (first, holders) in holders.iter().enumerate() {
+                let begins = topology.group(Seat(first as u32), world);
+                let is_first = begins.is_some_and(|group| group.start as usize == first);
+                assert!(holders.iter().all(|count| *count == u32::from(is_first)), "{inner}");
+            }
+        }
+        // One group sums as if there were none, and a tree of three adds partial sums to partial sums.
+        assert_eq!(of("ring", "ring", 4).group(Seat(0), 4), None);
+        assert_eq!(of("tree", "ring", 3).tier(Seat(0), 6, 1), None);
     }
 
     #[test]

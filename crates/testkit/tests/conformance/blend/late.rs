@@ -27,7 +27,7 @@ fn staleness_aware_divides_by_the_updates_that_were_missed() {
     let aware = temper("staleness-aware", "");
     assert!(!aware.remembers());
     for (staleness, expected) in [(0, 12.0), (1, 12.0), (2, 6.0), (4, 3.0), (12, 1.0)] {
-        let late = Late { staleness, world: 4, share: 3, read: None, now: None };
+        let late = Late { staleness, world: 4, share: 3, read: None, now: None, squares: None };
         assert_eq!(tempered(&*aware, &[12.0, 0.0], &late), [expected, 0.0]);
         let mut narrow = Rows { values: Values::F32(vec![12.0, 0.0]), ..rows(&[0.0, 0.0]) };
         aware.temper(&mut narrow, &late);
@@ -41,7 +41,14 @@ fn delay_compensation_follows_the_formula_on_mean_gradients() {
     assert!(compensated.remembers());
     let (read, now) = (rows(&[1.0, 1.0, 2.0]), rows(&[1.5, 0.0, 2.0]));
     for staleness in [1, 7] {
-        let late = Late { staleness, world: 4, share: 10, read: Some(&read), now: Some(&now) };
+        let late = Late {
+            staleness,
+            world: 4,
+            share: 10,
+            read: Some(&read),
+            now: Some(&now),
+            squares: None,
+        };
         // Means 0.4, −2 and 3: 0.4 + 0.5·0.16·0.5, −2 + 0.5·4·(−1), 3 + 0.
         let found = tempered(&*compensated, &[4.0, -20.0, 30.0], &late);
         let expected = [4.4, -40.0, 30.0];
@@ -58,6 +65,26 @@ fn delay_compensation_follows_the_formula_on_mean_gradients() {
     }
 }
 
+#[test]
+fn the_adaptive_form_divides_lambda_by_the_root_of_the_mean_square() {
+    let adaptive = temper("delay-compensated", "lambda = 0.5\ndecay = 0.95");
+    assert_eq!(adaptive.decay(), Some(0.95));
+    assert_eq!(temper("delay-compensated", "").decay(), None);
+    let (read, now) = (rows(&[1.0, 1.0]), rows(&[1.5, 0.0]));
+    let squares = rows(&[0.25, 16.0]);
+    let late = Late {
+        staleness: 3,
+        world: 4,
+        share: 10,
+        read: Some(&read),
+        now: Some(&now),
+        squares: Some(&squares),
+    };
+    // Means 0.4 and −2, λ 1 and 0.125: 0.4 + 1·0.16·0.5 and −2 + 0.125·4·(−1).
+    let found = tempered(&*adaptive, &[4.0, -20.0], &late);
+    assert!(square(&found, &[4.8, -25.0]) < 1e-9, "{found:?}");
+}
+
 /// Descent along gradients of x²/2 that are `delay` updates old, each tempered by the owner: the sum of squares on
 /// the way, and how far on the whole the gradients were from those at the place where they were applied.
 fn delayed(temper: &dyn Temper, delay: usize) -> (f64, f64) {
@@ -69,7 +96,14 @@ fn delayed(temper: &dyn Temper, delay: usize) -> (f64, f64) {
         let read = path[from];
         let staleness = (step - from) as u64;
         let (then, here) = (rows(&[read]), rows(&[now]));
-        let late = Late { staleness, world: 4, share: 1, read: Some(&then), now: Some(&here) };
+        let late = Late {
+            staleness,
+            world: 4,
+            share: 1,
+            read: Some(&then),
+            now: Some(&here),
+            squares: None,
+        };
         let gradient = tempered(temper, &[read], &late)[0];
         error += (gradient - now).abs();
         squares += now * now;
@@ -93,7 +127,14 @@ fn delay_compensation_beats_plain_asynchrony_on_a_quadratic_with_delay() {
 fn tempers_are_told_apart_by_what_they_look_at() {
     let (aware, compensated) = (temper("staleness-aware", ""), temper("delay-compensated", ""));
     let (read, now) = (rows(&[1.0]), rows(&[3.0]));
-    let stale = Late { staleness: 5, world: 4, share: 1, read: Some(&read), now: Some(&read) };
+    let stale = Late {
+        staleness: 5,
+        world: 4,
+        share: 1,
+        read: Some(&read),
+        now: Some(&read),
+        squares: None,
+    };
     assert_eq!(tempered(&*compensated, &[2.0], &stale), [2.0], "nothing moved");
     assert_eq!(tempered(&*aware, &[2.0], &stale), [0.4]);
     let moved = Late { staleness: 1, now: Some(&now), ..stale };

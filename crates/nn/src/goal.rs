@@ -405,3 +405,23 @@ fn itself(scores: &[f32], inputs: &[f32]) -> [f64; SUMS - 1] {
     let squares = scores.iter().zip(inputs).map(|(a, b)| f64::from(a - b).powi(2));
     [squares.sum::<f64>() / scores.len() as f64, 0.0, 0.0, 0.0, 0.0, 0.0]
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Made with torch 2: `cross_entropy(scores, [1, 0], label_smoothing=0.2, reduction="sum")`.
+    #[test]
+    fn smoothed_labels_cost_what_they_cost_in_torch() {
+        const TORCH: f64 = 2.007_061_481_475_83;
+        let goal = Goal::Class { smoothing: 0.2 };
+        let mut told = Told::with_room(2, 0);
+        (told.labels, told.weights) = (vec![1.0, 0.0], vec![1.0, 1.0]);
+        let outputs = tensor(vec![1.0, 2.0, 0.5, 0.2, -0.3, 1.1], [2, 3]);
+        let loss = f64::from(goal.loss(outputs.clone(), &told).into_scalar::<f32>());
+        assert!((loss - TORCH).abs() < 1e-6, "{loss}");
+        let mut sums = vec![0.0; SUMS];
+        goal.tally(outputs, &told, &mut sums);
+        assert!((goal.objective(&sums) - TORCH / 2.0).abs() < 1e-6, "{sums:?}");
+    }
+}

@@ -8,7 +8,7 @@ use starlings_core::{Kind, Model, Params, Role, Tensor, Values};
 use starlings_learn::optimisers::adam::{Adam, Means};
 use starlings_learn::optimisers::momentum::Momentum;
 use starlings_learn::optimisers::rmsprop::RmsProp;
-use starlings_learn::optimisers::{adagrad, adam, adamw, lamb, momentum, nesterov, rmsprop, sgd};
+use starlings_learn::optimisers::{adagrad, adam, adamw, lamb, nesterov, rmsprop, sgd};
 use std::ops::Range;
 
 /// All names, with the learning rate that each takes by itself.
@@ -172,17 +172,23 @@ impl Solver {
         // AdamW's decay (and that of Muon's vectors) is beside the gradient, not in it.
         let beside = matches!(self.method, Method::AdamW | Method::Muon);
         let inside = if beside { 0.0 } else { decay as f32 };
+        if self.method == Method::Momentum {
+            let pace = [rate as f32, self.momentum as f32];
+            return rolled(pace, [scale, inside], (weights, first), sums);
+        }
         room.resize(sums.len(), 0.0);
         for ((room, g), w) in room.iter_mut().zip(sums).zip(&*weights) {
             *room = g * scale + inside * w;
         }
         let gradient = &room[..];
         let options = Adam { rate, beta1: self.beta1, beta2: self.beta2, epsilon: self.epsilon };
-        let pace = Momentum { rate, momentum: self.momentum };
         match self.method {
             Method::Sgd => sgd::step(rate, weights, gradient),
-            Method::Momentum => momentum::step(pace, weights, gradient, first),
-            Method::Nesterov => nesterov::step(pace, weights, gradient, first),
+            Method::Momentum => unreachable!("made on the way, above"),
+            Method::Nesterov => {
+                let pace = Momentum { rate, momentum: self.momentum };
+                nesterov::step(pace, weights, gradient, first);
+            }
             Method::AdaGrad => adagrad::step((rate, self.epsilon), weights, gradient, second),
             Method::RmsProp => {
                 let options = RmsProp { rate, keep: self.rho, epsilon: self.epsilon };
@@ -312,9 +318,53 @@ impl WithSimd for Finite<'_> {
     }
 }
 
+/// `momentum::step` with the gradient made on the way, so that each number is touched once: it is bound by memory. The same
+/// operations in the same order, and the same bits. Says whether weights are still finite.
+#[inline(always)]
+fn rolled(
+    [rate, momentum]: [f32; 2],
+    [scale, decay]: [f32; 2],
+    (weights, velocity): (&mut [f32], &mut [f32]),
+    sums: &[f32],
+) -> bool {
+    let mut most = 0;
+    for ((weight, sum), speed) in weights.iter_mut().zip(sums).zip(velocity) {
+        let slope = sum * scale + decay * *weight;
+        *speed = momentum * *speed + slope;
+        *weight -= rate * *speed;
+        most = most.max(weight.to_bits() & EXPONENT);
+    }
+    most < EXPONENT
+}
+
+/// The bits of a number's exponent: all are set in what is not finite.
+const EXPONENT: u32 = 0x7f80_0000;
+
 /// Exponents are compared as integers: a sum of floats would be slower.
 #[inline(always)]
 fn are_finite(values: &[f32]) -> bool {
-    const EXPONENT: u32 = 0x7f80_0000;
     values.iter().fold(0, |most, value| most.max(value.to_bits() & EXPONENT)) < EXPONENT
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use starlings_learn::optimisers::momentum;
+
+    #[test]
+    fn a_step_made_on_the_way_has_the_bits_of_the_optimiser() {
+        let made = |seed: u32| -> Vec<f32> {
+            (0..100_u32).map(|at| ((at * 7919 + seed) % 89) as f32 / 31.0 - 1.4).collect()
+        };
+        let (mut weights, mut velocity, sums) = (made(1), made(2), made(3));
+        let (mut other, mut speed) = (weights.clone(), velocity.clone());
+        let gradient: Vec<f32> =
+            sums.iter().zip(&other).map(|(sum, weight)| sum * 0.3 + 0.01 * weight).collect();
+        let pace = Momentum { rate: 0.07, momentum: 0.9 };
+        momentum::step(pace, &mut other, &gradient, &mut speed);
+        assert!(rolled([0.07, 0.9], [0.3, 0.01], (&mut weights, &mut velocity), &sums));
+        assert_eq!((&weights, &velocity), (&other, &speed));
+        let mut large = vec![f32::MAX; 100];
+        assert!(!rolled([0.07, 0.9], [f32::MAX, 0.0], (&mut weights, &mut large), &sums));
+    }
 }

@@ -140,7 +140,7 @@ const CASES: &[Case] = &[
         data: ("fashion", "fashion.parquet"),
         test: Some("fashion-test.parquet"),
         peers: &["PyTorch, 1 thread", "PyTorch, 2 threads", "PyTorch DDP, 2 × 1 thread"],
-        row_bytes: None,
+        row_bytes: Some(4.0 * 784.0),
     },
     Case {
         name: "network cnn 32-64-128-10, Fashion-MNIST, batch 128, 1 epoch",
@@ -149,7 +149,7 @@ const CASES: &[Case] = &[
         data: ("fashion", "fashion.parquet"),
         test: Some("fashion-test.parquet"),
         peers: &["PyTorch, 1 thread", "PyTorch, 2 threads", "PyTorch DDP, 2 × 1 thread"],
-        row_bytes: None,
+        row_bytes: Some(4.0 * 784.0),
     },
 ];
 

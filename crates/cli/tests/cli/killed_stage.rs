@@ -100,45 +100,55 @@ fn who_held_which_layers_is_told_and_the_job_resumes_to_the_same_bits() {
     }
 }
 
+/// Workers of a job that loses one of them, while another waits to take the place: the plan, how many, and which is killed.
+fn replaced(plan: &str, workers: usize, victim: usize) {
+    let folder = tempdir().unwrap();
+    let (_coordinator, address) = coordinator(folder.path(), &[]);
+    let join =
+        |host: &str| Running::start(folder.path(), &["worker", "--join", &address, "--host", host]);
+    let names = ["anne", "bert", "cleo", "dora", "emil", "fred", "gina", "hugo"];
+    let running_workers: Vec<Running> = names[..workers].iter().map(|host| join(host)).collect();
+    await_members(folder.path(), &address, workers);
+    let cluster = format!(
+        "[cluster]\nlauncher = 'flock'\nworkers = {{ min = {workers}, max = {workers} }}\nticket = 'starlings.ticket'\ncoordinator = '{address}'\nplan = {plan}\n"
+    );
+    let job = format!("{NETWORK}{cluster}");
+    std::fs::write(folder.path().join("job.toml"), &job).unwrap();
+    let goal = ["--set", "train.steps=400"];
+    let mut running =
+        Running::start(folder.path(), &[&["train", "job.toml", "--json"], &goal[..]].concat());
+    let processes = under_way(&mut running, workers);
+    let spare = join("zoe");
+    await_members(folder.path(), &address, workers + 1);
+    signal(processes[victim], "KILL");
+    let regrouped = running.event("regrouped");
+    assert_eq!(
+        (&regrouped["completion"], &regrouped["workers"]),
+        (&"restore".into(), &workers.into()),
+        "{plan}"
+    );
+    assert_eq!(regrouped["step"].as_u64().unwrap() % 10, 0, "{regrouped}");
+    let report = running.end().report();
+    drop((spare, running_workers));
+    let other = tempdir().unwrap();
+    std::fs::write(other.path().join("job.toml"), &job).unwrap();
+    let calm = ["train", "job.toml", "--json", "--launcher", "threads"];
+    let calm = starlings(other.path(), &[&calm[..], &goal[..]].concat()).report();
+    assert_eq!(report["digest"], calm["digest"], "{plan}");
+}
+
 #[test]
 fn a_worker_that_waits_takes_the_place_of_a_lost_stage() {
-    for (plan, host) in
-        [("{ name = 'pipeline', stages = 2 }", "bert"), ("{ name = 'tensor' }", "anne")]
-    {
-        let folder = tempdir().unwrap();
-        let (_coordinator, address) = coordinator(folder.path(), &[]);
-        let join =
-            |host| Running::start(folder.path(), &["worker", "--join", &address, "--host", host]);
-        let workers = ["anne", "bert"].map(join);
-        await_members(folder.path(), &address, 2);
-        let cluster = format!(
-            "[cluster]\nlauncher = 'flock'\nworkers = {{ min = 2, max = 2 }}\nticket = 'starlings.ticket'\ncoordinator = '{address}'\nplan = {plan}\n"
-        );
-        let job = format!("{NETWORK}{cluster}");
-        std::fs::write(folder.path().join("job.toml"), &job).unwrap();
-        let goal = ["--set", "train.steps=400"];
-        let mut running =
-            Running::start(folder.path(), &[&["train", "job.toml", "--json"], &goal[..]].concat());
-        under_way(&mut running, 2);
-        let spare = join("carl");
-        await_members(folder.path(), &address, 3);
-        workers.iter().zip(["anne", "bert"]).filter(|(_, name)| *name == host).for_each(
-            |(it, _)| {
-                it.signal("KILL");
-            },
-        );
-        let regrouped = running.event("regrouped");
-        assert_eq!(
-            (&regrouped["completion"], &regrouped["workers"]),
-            (&"restore".into(), &2.into())
-        );
-        assert_eq!(regrouped["step"].as_u64().unwrap() % 10, 0, "{regrouped}");
-        let report = running.end().report();
-        drop(spare);
-        let other = tempdir().unwrap();
-        std::fs::write(other.path().join("job.toml"), &job).unwrap();
-        let calm = ["train", "job.toml", "--json", "--launcher", "threads"];
-        let calm = starlings(other.path(), &[&calm[..], &goal[..]].concat()).report();
-        assert_eq!(report["digest"], calm["digest"], "{plan}");
-    }
+    replaced("{ name = 'pipeline', stages = 2 }", 2, 1);
+    replaced("{ name = 'tensor' }", 2, 0);
+}
+
+/// Every axis of a grid: a stage of one of two replicas, a part of a stage, and both at once; the first seat as well as the last.
+#[test]
+fn a_worker_that_waits_takes_a_lost_place_in_a_grid() {
+    replaced("{ name = 'hybrid', data = 2, pipeline = 2 }", 4, 0);
+    replaced("{ name = 'hybrid', data = 2, pipeline = 2, schedule = 'gpipe' }", 4, 3);
+    replaced("{ name = 'hybrid', data = 1, pipeline = 2, tensor = 2 }", 4, 2);
+    replaced("{ name = 'hybrid', data = 2, pipeline = 1, tensor = 2 }", 4, 1);
+    replaced("{ name = 'hybrid', data = 2, pipeline = 2, tensor = 2 }", 8, 5);
 }

@@ -1,8 +1,9 @@
-//! y = x·W + b on rows of numbers, with a rectifier behind it if there is one, and its gradients. Products are those of the
-//! `gemm` crate, on one thread; sums begin with the biases, and what comes out is never zeroed before, nor copied after.
+//! y = x·W + b on rows of numbers, with a rectifier behind it if there is one, and its gradients. Sums begin with the biases, and
+//! what comes out is never zeroed before, nor copied after.
 
 use super::composed::{self, ON_FLEX};
 use super::extension::{Recorded, made, plain, recorded, slice};
+use super::product::{Matrix, Product};
 use super::window::Finish;
 use burn_autodiff::checkpoint::base::Checkpointer;
 use burn_autodiff::checkpoint::strategy::NoCheckpointing;
@@ -67,18 +68,12 @@ impl Linear {
     ) -> FlexTensor {
         let Linear { count, inputs, outputs, rectifies } = self;
         let (x, w) = (Matrix::of(slice(rows), inputs), Matrix::of(slice(weight), outputs));
-        let mut output = match bias {
-            None => product([count, inputs, outputs], x, w),
-            Some(bias) => {
-                let mut output = slice(bias).repeat(count);
-                add_product([count, inputs, outputs], x, w, &mut output);
-                output
-            }
+        let product = Product {
+            first: bias.map(slice),
+            rectifies,
+            ..Product::of([count, inputs, outputs], x, w)
         };
-        if rectifies {
-            Arch::new().dispatch(Rectify(&mut output));
-        }
-        made(output, [count, outputs])
+        made(product.numbers(), [count, outputs])
     }
 
     fn recorded<const N: usize>(self, given: [FloatTensor<Recorded>; N]) -> FloatTensor<Recorded> {
@@ -117,30 +112,17 @@ impl<const N: usize> Backward<Flex, N> for Linear {
             let own = match index {
                 0 => {
                     let weight = Matrix::of(slice(&weight), outputs).turned();
-                    made(product([count, outputs, inputs], above, weight), [count, inputs])
+                    let product = Product::of([count, outputs, inputs], above, weight);
+                    made(product.numbers(), [count, inputs])
                 }
                 1 => {
                     let rows = Matrix::of(slice(&rows), inputs).turned();
-                    made(product([inputs, count, outputs], rows, above), [inputs, outputs])
+                    let product = Product::of([inputs, count, outputs], rows, above);
+                    made(product.numbers(), [inputs, outputs])
                 }
                 _ => made(Arch::new().dispatch(SumOfRows(slice(&gradient), outputs)), [outputs]),
             };
             gradients.register::<Flex>(parent.id, own);
-        }
-    }
-}
-
-/// Numbers below zero become zero.
-struct Rectify<'a>(&'a mut [f32]);
-
-impl WithSimd for Rectify<'_> {
-    type Output = ();
-
-    #[inline(always)]
-    fn with_simd<S: Simd>(self, _: S) {
-        for number in self.0 {
-            // What is no number stays, so that it is seen.
-            *number = if *number <= 0.0 { 0.0 } else { *number };
         }
     }
 }
@@ -174,103 +156,6 @@ impl WithSimd for SumOfRows<'_> {
             sums.iter_mut().zip(row).for_each(|(sum, number)| *sum += number);
         }
         sums
-    }
-}
-
-/// A matrix, and how far the next column and the next row are.
-#[derive(Clone, Copy)]
-struct Matrix<'a> {
-    numbers: &'a [f32],
-    column: usize,
-    row: usize,
-}
-
-impl<'a> Matrix<'a> {
-    /// Row after row, of so many numbers.
-    fn of(numbers: &'a [f32], width: usize) -> Matrix<'a> {
-        Matrix { numbers, column: 1, row: width }
-    }
-
-    /// Rows become columns.
-    fn turned(self) -> Matrix<'a> {
-        Matrix { column: self.row, row: self.column, ..self }
-    }
-
-    /// How far its last number is, of so many rows and columns.
-    fn reach(&self, rows: usize, columns: usize) -> usize {
-        (rows - 1) * self.row + (columns - 1) * self.column
-    }
-}
-
-/// left × right, of rows × between × columns numbers.
-fn product(sizes: [usize; 3], left: Matrix<'_>, right: Matrix<'_>) -> Vec<f32> {
-    let [rows, between, columns] = sizes;
-    if between == 0 {
-        return vec![0.0; rows * columns];
-    }
-    let mut into = Vec::with_capacity(rows * columns);
-    #[expect(
-        unsafe_code,
-        reason = "there is room for all numbers, and the product writes each, for `between` is not 0"
-    )]
-    unsafe {
-        multiply(sizes, left, right, into.as_mut_ptr(), false);
-        into.set_len(rows * columns);
-    }
-    into
-}
-
-/// into += left × right.
-fn add_product(sizes: [usize; 3], left: Matrix<'_>, right: Matrix<'_>, into: &mut [f32]) {
-    let [rows, _, columns] = sizes;
-    assert_eq!(into.len(), rows * columns, "room for each row and column");
-    #[expect(unsafe_code, reason = "there is room for all numbers, as just checked")]
-    unsafe {
-        multiply(sizes, left, right, into.as_mut_ptr(), true);
-    }
-}
-
-/// left × right, or what is there and left × right.
-///
-/// # Safety
-/// `into` has room for rows × columns numbers, row after row, which are there already if they are to be added to.
-#[expect(unsafe_code, reason = "it writes where its caller says")]
-unsafe fn multiply(
-    [rows, between, columns]: [usize; 3],
-    left: Matrix<'_>,
-    right: Matrix<'_>,
-    into: *mut f32,
-    adds: bool,
-) {
-    if rows == 0 || between == 0 || columns == 0 {
-        return;
-    }
-    assert!(left.reach(rows, between) < left.numbers.len(), "the left matrix is too small");
-    assert!(right.reach(between, columns) < right.numbers.len(), "the right matrix is too small");
-    let stride = |step: usize| isize::try_from(step).expect("steps within a slice");
-    #[expect(unsafe_code, reason = "both matrices lie within their slices, as just checked")]
-    unsafe {
-        gemm::gemm(
-            rows,
-            columns,
-            between,
-            into,
-            1,
-            stride(columns),
-            adds,
-            left.numbers.as_ptr(),
-            stride(left.column),
-            stride(left.row),
-            right.numbers.as_ptr(),
-            stride(right.column),
-            stride(right.row),
-            1.0,
-            1.0,
-            false,
-            false,
-            false,
-            gemm::Parallelism::None,
-        );
     }
 }
 

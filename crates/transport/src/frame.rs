@@ -255,9 +255,8 @@ mod tests {
         let good = frame(&payload);
         let mut bad = good.clone();
         for round in 0..1_000_000 {
-            let flips: Vec<usize> = (0..=rng.below(8))
-                .map(|_| rng.below(good.len() as u64 * 8) as usize)
-                .collect();
+            let flips: Vec<usize> =
+                (0..=rng.below(8)).map(|_| rng.below(good.len() as u64 * 8) as usize).collect();
             flips.iter().for_each(|bit| bad[bit / 8] ^= 1 << (bit % 8));
             if bad != good {
                 assert!(decode(&bad, &EXPECTED).is_err(), "round {round}");

@@ -51,6 +51,7 @@ pub const DECODERS: &[Decoder] = &[
     tables::LIBSVM,
     tables::IDX,
     tables::PARQUET,
+    tables::PARCEL,
 ];
 
 /// The decoder of this name.

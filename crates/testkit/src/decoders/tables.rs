@@ -1,14 +1,20 @@
-//! Data files. Their readers stream from disk, so an input becomes a file, in memory where the system has such a folder.
+//! Data files, and rows between workers. Readers of files stream from disk, so an input becomes a file, in memory where the
+//! system has such a folder.
 
 use super::Decoder;
-use starlings_data::{DataSpec, Encoding, LabelNeed, Source, load_all};
+use starlings_core::Shard;
+use starlings_data::{
+    DataSpec, Encoding, Features, Holding, LabelNeed, Parcel, Source, Table, load_all,
+};
 use std::path::Path;
+use std::sync::Arc;
 use tempfile::TempDir;
 
 pub(super) const CSV: Decoder = Decoder { name: "csv", run: csv, seeds: csv_files };
 pub(super) const LIBSVM: Decoder = Decoder { name: "libsvm", run: libsvm, seeds: libsvm_files };
 pub(super) const IDX: Decoder = Decoder { name: "idx", run: idx, seeds: idx_files };
 pub(super) const PARQUET: Decoder = Decoder { name: "parquet", run: parquet, seeds: parquet_files };
+pub(super) const PARCEL: Decoder = Decoder { name: "parcel", run: parcel, seeds: parcels };
 
 thread_local!(static FOLDER: TempDir = folder());
 
@@ -65,6 +71,27 @@ fn idx(bytes: &[u8]) {
 fn parquet(bytes: &[u8]) {
     let Some((&choice, file)) = bytes.split_first() else { return };
     read(&[("rows.parquet", file)], |folder| place(folder, "rows.parquet", "parquet"), choice);
+}
+
+/// Rows that another worker gives away.
+fn parcel(bytes: &[u8]) {
+    if let Ok(parcel) = Parcel::read(bytes) {
+        let spelt = parcel.to_bytes();
+        let again = Parcel::read(&spelt).expect("its own");
+        assert_eq!(again.to_bytes(), spelt, "one spelling");
+    }
+}
+
+fn parcels() -> Vec<Vec<u8>> {
+    let dense = Features::Dense { width: 2, values: vec![1.0, -2.5, 0.0, f32::NAN] };
+    let (starts, columns) = (vec![0, 2, 2], vec![0, 5]);
+    let sparse = Features::Sparse { width: 6, starts, columns, values: vec![0.5, 3.0] };
+    let first = |features: Features| {
+        let table = Table::new(features, vec![1.0, 0.0]);
+        let held = Holding::whole(Arc::new(table), 1);
+        held.parcels(Shard(0)).next().map(|parcel| parcel.to_bytes()).expect("two rows")
+    };
+    vec![first(dense), first(sparse)]
 }
 
 fn csv_files() -> Vec<Vec<u8>> {

@@ -1,0 +1,4 @@
+//! Fuzzes the decoder `parcel`.
+#![no_main]
+
+starlings_fuzz::target!("parcel");

@@ -42,7 +42,7 @@ fn a_meeting_between_sums_mixes_with_neither() {
     });
 }
 
-/// Numbers of three kinds, more than four megabytes of them, none of which lies at the edge of a chunk.
+/// Numbers of three kinds, some megabytes of them, none of which lies at the edge of a chunk.
 fn large(seat: usize, round: u64) -> Update {
     let mut rng = Rng::named(5, "large", &[seat as u64, round]);
     let mut numbers = |count: usize| -> Vec<f64> {

@@ -162,8 +162,8 @@ const UNPACED: &[u8] = b"reno";
 pub(crate) fn prepare(socket: &socket2::Socket, address: IpAddr) -> io::Result<()> {
     enlarge_buffers(socket)?;
     if address.is_loopback() {
-        // Nothing is lost or crowded on the way to oneself. Where the system's own choice is one that paces (BBR), its timers
-        // halve what loopback lets through; where this one cannot be had, the system's serves.
+        // Nothing is lost or crowded on the way to oneself: where the system's own choice is one that paces (BBR), its timers
+        // are of no use. Where this one cannot be had, the system's serves.
         let _ = socket.set_tcp_congestion(UNPACED);
     }
     Ok(())

@@ -103,7 +103,7 @@ pub struct Around {
 }
 
 /// What was found by measurement.
-const AROUND: Around = Around { sums_from: 8 << 20, totals_from: 64 << 20 };
+const AROUND: Around = Around { sums_from: 32 << 20, totals_from: 64 << 20 };
 
 impl Scheduled {
     /// A machine that will sum `update` over the group. `moves(chunks)` gives this seat's moves for that
@@ -558,3 +558,7 @@ fn append(into: &mut Values, from: &Values) -> Result<(), starlings_core::FoldEr
     }
     Ok(())
 }
+
+#[cfg(test)]
+#[path = "scheduled_tests.rs"]
+mod tests;

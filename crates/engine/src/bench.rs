@@ -1,7 +1,7 @@
 //! One machine's own figures: how long a sum over the flock takes.
 
-use crate::choices::summing;
-use crate::exchange::reproducible::{exponents, quantised, restored};
+use crate::choices::{Carriage, summing};
+use crate::exchange::reproducible::{Peaks, exponents, quantised, restored};
 use crate::flock::surviving::is_kept;
 use crate::launch::flock::call;
 use crate::launch::processes::{Watch, with_children};
@@ -10,7 +10,6 @@ use crate::merge::{MergeOptions, Merger};
 use crate::neighbours::Neighbours;
 use crate::net::Net;
 use crate::node::Order;
-use crate::peaks::PeakTalk;
 use crate::shared_sum::SharedSum;
 use serde::{Deserialize, Serialize};
 use starlings_cluster::membership::Wish;
@@ -225,7 +224,9 @@ impl AllReduce {
 
     /// Sums of f64, plain or by the reproducible fold, which agrees on exponents first.
     fn run_double(&self, net: &Arc<Net>, merger: &mut Merger) -> Result<Vec<f64>> {
-        let mut peaks = PeakTalk::new(net, PATIENCE)?;
+        let tree = MergeOptions::exact(7, net, summing("tree", "")?, PATIENCE);
+        let carriage = Carriage::Numbers(Arc::new(Peaks));
+        let mut peaks = Merger::new(net.clone(), MergeOptions { carriage, ..tree });
         let (world, mine) = (net.world(), f64::from(net.seat().0 + 1));
         let expected = f64::from(world) * (f64::from(world) + 1.0) / 2.0;
         let count = (self.bytes / 8).max(1) as usize;
@@ -238,7 +239,7 @@ impl AllReduce {
                 merger.merge(update)?
             } else {
                 let updates = vec![update];
-                let agreed = peaks.agree(exponents(&updates))?;
+                let agreed = peaks.merge(exponents(&updates))?;
                 let (whole, kinds) = quantised(updates, &agreed, world)
                     .map_err(|error| Fault::machine(error.to_string()))?;
                 restored(merger.merge(whole)?, &agreed, &kinds, world)

@@ -24,7 +24,6 @@ pub mod neighbours;
 pub mod net;
 pub mod node;
 pub mod parting;
-pub mod peaks;
 mod placement;
 pub mod recovery;
 pub mod redeal;

@@ -6,14 +6,14 @@ use super::owned::Habits;
 use super::partial::PartialOptions;
 use super::replicated::Mergers;
 use super::{Blended, Exchange, Gossip, Grouped, Mixed, Owned, PartialExchange, Replicated};
-use crate::choices::{Carriage, Choices, Layout, raw};
+use crate::choices::{Carriage, Choices, Layout, raw, summing};
 use crate::courier::{Courier, Route};
 use crate::exchange::ownership::{COMPRESSED_FROM, Ownership};
+use crate::exchange::reproducible::Peaks;
 use crate::exchange::served::{Office, Shard};
 use crate::job::{Deal, Fold, Job};
 use crate::merge::{MergeOptions, Merger, near};
 use crate::net::Net;
-use crate::peaks::PeakTalk;
 use crate::rules::Learned;
 use crate::serve::{self, Client, Ledger, Service};
 use crate::shared_sum::SharedSum;
@@ -181,11 +181,14 @@ impl Plans<'_> {
         Ok(replicated.surviving(self.survives))
     }
 
-    /// Exponents are agreed on in their own way, whatever sums the numbers: they are few.
-    fn peaks(&self) -> Result<(PeakTalk, u32)> {
+    /// Exponents are agreed on by a tree, whatever sums the numbers: they are few.
+    fn peaks(&self) -> Result<(Merger, u32)> {
+        let (net, patience) = (self.net, self.job.patience);
+        let options = MergeOptions::exact(7, net, summing("tree", "")?, patience);
+        let carriage = Carriage::Numbers(Arc::new(Peaks));
+        let merger = Merger::new(net.clone(), MergeOptions { carriage, ..options });
         // A worker without a shard contributes zeros of its own.
-        let shards = self.job.shards.max(self.net.world());
-        Ok((PeakTalk::new(self.net, self.job.patience)?, shards))
+        Ok((merger, self.job.shards.max(self.net.world())))
     }
 
     /// Blocks leave early where there are several, numbers are encoded by themselves, and somebody waits for them.

@@ -7,7 +7,6 @@ use crate::exchange::packet::Losses;
 use crate::exchange::reproducible::{exponents, quantised, restored};
 use crate::exchange::served::Asks;
 use crate::merge::Merger;
-use crate::peaks::PeakTalk;
 use starlings_core::{Block, Deadline, Fault, FoldError, Model, Result, Step, Update, failpoint};
 use starlings_learn::{ACROSS, Learner, Moment, Needs, Outcome, Sink};
 use std::sync::{Arc, Mutex};
@@ -25,7 +24,7 @@ pub struct Replicated {
     /// Sums of numbers that must arrive exactly.
     exact: Merger,
     /// Agrees on exponents for the reproducible fold; and how many shards there are.
-    peaks: Option<(PeakTalk, u32)>,
+    peaks: Option<(Merger, u32)>,
     /// Sums blocks while others are still computed, where there are enough of them.
     courier: Option<Courier>,
     sent: Option<Arc<Mutex<Sent>>>,
@@ -51,7 +50,7 @@ pub struct Mergers {
     /// Sums of numbers that must arrive exactly.
     pub exact: Merger,
     /// For the reproducible fold: agrees on exponents; and how many shards there are.
-    pub peaks: Option<(PeakTalk, u32)>,
+    pub peaks: Option<(Merger, u32)>,
 }
 
 impl Replicated {
@@ -95,9 +94,9 @@ impl Replicated {
 
     /// The sum over all shards of the flock, the same bits whoever holds them.
     fn fold_by_shard(&mut self, first: Update, others: Vec<Update>) -> Result<Update> {
-        let Some((talk, shards)) = &mut self.peaks else { unreachable!("asked for by the job") };
+        let Some((merger, shards)) = &mut self.peaks else { unreachable!("asked for by the job") };
         let updates: Vec<Update> = std::iter::once(first).chain(others).collect();
-        let peaks = talk.agree(exponents(&updates))?;
+        let peaks = merger.merge(exponents(&updates))?;
         failpoint!("between-sums");
         let differs =
             |error: FoldError| Fault::caller(format!("shards emit other blocks: {error}"));

@@ -20,6 +20,7 @@ pub trait Number: Copy {
     #[must_use]
     fn plus(self, other: Self) -> Self;
     /// The sum of two lines.
+    #[must_use]
     fn plus_line(left: Self::Line, right: Self::Line) -> Self::Line;
 }
 

@@ -409,7 +409,8 @@ mod tests {
     fn without_files() -> Loader {
         let assemble =
             |holding: &Holding, keep: &[Shard], parcels| holding.reassembled(keep, parcels, None);
-        Loader::new(Arc::new(|_| panic!("a file was read")), Arc::new(assemble))
+        let read = |_: &[Shard]| -> Result<Holding> { panic!("a file was read") };
+        Loader::new(Arc::new(read), Arc::new(assemble))
     }
 
     /// The labels of each step, as this seat computed them, until the deal is within a tenth of the ideal; and the deal.
@@ -425,7 +426,7 @@ mod tests {
         for shard in held(&redeal.holders, me) {
             memory.insert(shard, Cells::default());
         }
-        let mut sum = |numbers| {
+        let mut sum = |numbers: Vec<f64>| -> Result<Vec<f64>> {
             let merged = merger.merge(Update { blocks: vec![Block::dense("sum", numbers)] })?;
             Ok(merged.f64("sum").to_vec())
         };

@@ -209,6 +209,7 @@ impl Work {
     /// M rows of a panel of W vectors.
     #[inline]
     #[target_feature(enable = "avx512f")]
+    #[expect(clippy::needless_range_loop, reason = "constant places keep the sums in registers")]
     unsafe fn tile<const M: usize, const W: usize>(
         self,
         left: *const f32,

@@ -24,7 +24,7 @@ use std::collections::BTreeMap;
 
 pub(super) const ENTRY: Entry<BuildCodec> = Entry {
     name: "low-rank",
-    summary: "Dense matrices travel as products of two thin ones, found by a power iteration over the steps; rows of tables (factorisation under bsp) travel as they are",
+    summary: "Dense matrices travel as products of two thin ones, found by a power iteration over the steps; rows of tables as they are",
     reference: "Vogels et al.: PowerSGD: practical low-rank gradient compression for distributed optimization, NeurIPS 2019",
     params: &[
         Param {

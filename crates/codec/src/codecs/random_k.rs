@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 
 pub(super) const ENTRY: Entry<BuildCodec> = Entry {
     name: "random-k",
-    summary: "Random numbers of each dense block travel, the same on all seats, and the others wait at their seat; rows of tables (factorisation under bsp) travel as they are",
+    summary: "Random numbers of each dense block travel, the same on all seats, the others wait at their seat; rows of tables travel as they are",
     reference: "Stich et al.: Sparsified SGD with memory, NeurIPS 2018",
     params: &[
         Param {

@@ -75,12 +75,11 @@ fn take(desk: &mut Desk, step: Step, outbox: &mut Outbox) -> Result<()> {
     } = desk;
 
     // Data: leased shards, every row once a pass.
-    let pass = walk.pass(step);
     let batch = match learner.appetite() {
         Appetite::Passes => dealer.everything(),
         Appetite::Batches => leases.batch(dealer, walk, step),
     };
-    let moment = moments.at(step, pass, batch.rows_step);
+    let moment = moments.at(step, walk.pass(step), batch.rows_step);
 
     // Consistency: may I start? And the rows of the model that this batch touches.
     clock.enter(GATE, step);

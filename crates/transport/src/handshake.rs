@@ -1,5 +1,7 @@
 //! The first words on a connection, inside TLS when TLS is on: the client says who it is and what for, the
-//! server answers yes or why not. Fixed sizes, little-endian; nothing is allocated on a stranger's word.
+//! server answers yes or why not, and the client says that it has heard a yes. Without that last word a server would take
+//! for a link what a client has given up that was not answered in time, and then for lost who is about to call again.
+//! Fixed sizes, little-endian; nothing is allocated on a stranger's word.
 //!
 //! ```text
 //! hello   0  magic    "STARLING"        answer  0  code      u8
@@ -9,7 +11,7 @@
 //!        44  job      u64
 //!        52  epoch    u32
 //!        56  seat     u32
-//!        60  token    32 ×
+//!        60  token    32 ×              heard   0  "!"
 //! ```
 //! Magic and protocol stay where they are in every later protocol, so that old and new can tell each other.
 
@@ -18,13 +20,15 @@ use crate::{LinkError, Token};
 use starlings_core::{Deadline, Epoch, Fault, JobId, Seat};
 
 /// The protocol that this build speaks.
-pub const PROTOCOL_VERSION: u16 = 3;
+pub const PROTOCOL_VERSION: u16 = 4;
 
 const MAGIC: &[u8; 8] = b"STARLING";
 const PREFIX_BYTES: usize = 10;
 /// Bytes of a hello.
 pub const HELLO_BYTES: usize = 92;
 const ANSWER_BYTES: usize = 36;
+/// What a client says when it has heard that it may come in.
+const HEARD: u8 = b'!';
 const VERSION_BYTES_MAX: usize = 32;
 const CRATE_VERSION: &str = env!("CARGO_PKG_VERSION");
 
@@ -108,12 +112,15 @@ impl Purpose {
     }
 }
 
-/// Client: says hello and hears the answer.
+/// Client: says hello, hears the answer, and says so if it is yes.
 pub(crate) fn greet(stream: &Stream, hello: &Hello, by: Deadline) -> Result<Answer, LinkError> {
     stream.write(&encode_hello(hello), &[], by)?;
     let mut bytes = Vec::with_capacity(ANSWER_BYTES);
     read_to(stream, &mut bytes, ANSWER_BYTES, by)?;
     let (verdict, protocol, version) = decode_answer(&bytes)?;
+    if verdict == Verdict::Accept {
+        stream.write(&[HEARD], &[], by)?;
+    }
     Ok(Answer { verdict, protocol, version })
 }
 
@@ -144,6 +151,17 @@ pub(crate) fn answer(stream: &Stream, verdict: Verdict, by: Deadline) -> Result<
     bytes[1..3].copy_from_slice(&PROTOCOL_VERSION.to_le_bytes());
     put_version(&mut bytes[3..]);
     stream.write(&bytes, &[], by)
+}
+
+/// Server: waits until the client has heard that it may come in.
+pub(crate) fn heard(stream: &Stream, by: Deadline) -> Result<(), LinkError> {
+    // No more than this word: what follows it are frames.
+    let mut bytes = Vec::with_capacity(1);
+    read_to(stream, &mut bytes, 1, by)?;
+    match bytes[0] {
+        HEARD => Ok(()),
+        _ => Err(LinkError::Broken("it went on before it was answered".to_string())),
+    }
 }
 
 impl Answer {

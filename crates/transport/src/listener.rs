@@ -323,6 +323,7 @@ impl Desk {
         if let Stream::Tls(stream) = &stream {
             stream.admit();
         }
+        handshake::heard(&stream, by)?;
         Ok((TcpLink::new(stream, hello.job, hello.epoch), hello))
     }
 

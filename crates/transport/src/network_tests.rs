@@ -4,7 +4,7 @@
 use crate::{
     Header, Hello, JobAuthority, Lane, Limits, Link, LinkError, Listener, PAYLOAD_BYTES_MAX,
     PROTOCOL_VERSION, Purpose, Security, TcpLink, TlsIdentity, Token, Verdict, conformance,
-    connect, encode_header,
+    connect, encode_header, encode_hello,
 };
 use starlings_core::{Blame, Deadline, Epoch, Fault, JobId, Seat, Step};
 use std::io::{Read, Write};
@@ -88,6 +88,30 @@ fn refusal(listener: &Listener) -> LinkError {
 }
 
 #[test]
+fn a_caller_that_gave_up_before_it_was_answered_is_no_link() {
+    let listener = listener(&Security::Plain);
+    let mut caller = TcpStream::connect(listener.local_addr()).unwrap();
+    caller.write_all(&encode_hello(&hello())).unwrap();
+    let mut answer = [0; 36];
+    caller.read_exact(&mut answer).unwrap();
+    assert_eq!(answer[0], 0, "it is let in");
+    // A caller that is waited for too long closes, and calls again: only the second is one to talk to.
+    drop(caller);
+    assert!(matches!(refusal(&listener), LinkError::Lost(_)));
+    assert!(listener.accept(Deadline::after_ms(0)).unwrap().is_none());
+    assert_still_works(&listener, &Security::Plain);
+}
+
+#[test]
+fn what_follows_the_first_words_at_once_arrives() {
+    let listener = listener(&Security::Plain);
+    let caller = connect(listener.local_addr(), &hello(), &Security::Plain, soon()).unwrap();
+    caller.send(HEADER, &[7; 100_000], soon()).unwrap();
+    let (link, ..) = listener.accept(soon()).unwrap().expect("the caller was admitted");
+    assert_eq!(link.receive(soon()).unwrap().payload, [7; 100_000]);
+}
+
+#[test]
 fn plain_links_keep_the_laws_of_links() {
     let listener = listener(&Security::Plain);
     conformance::check(&|| {
@@ -136,7 +160,7 @@ fn callers_are_refused_with_the_reason() {
         (Hello { token: Token::from_bytes([8; 32]), ..hello() }, "refused the token"),
         (Hello { job: JobId(78), ..hello() }, "another job"),
         (Hello { epoch: Epoch(4), ..hello() }, "epoch 4 has ended"),
-        (Hello { version: PROTOCOL_VERSION + 1, ..hello() }, "this is protocol 4"),
+        (Hello { version: PROTOCOL_VERSION + 1, ..hello() }, "this is protocol 5"),
         (Hello { version: 0, ..hello() }, "this is protocol 0"),
     ];
     for (bad, reason) in cases {
@@ -275,6 +299,7 @@ fn raw_caller(listener: &Listener) -> (TcpStream, TcpLink) {
     let mut answer = [0; 36];
     stream.read_exact(&mut answer).unwrap();
     assert_eq!(answer[0], 0);
+    stream.write_all(b"!").unwrap();
     (stream, listener.accept(soon()).unwrap().unwrap().0)
 }
 

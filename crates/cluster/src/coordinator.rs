@@ -379,18 +379,11 @@ impl Desk {
         serde_json::to_vec(&identity).ok().map(Bytes)
     }
 
-    /// Whether a member has a seat. One who was left behind may wake up and go on as if nothing had happened.
-    fn is_seated(&self, member: MemberId) -> bool {
-        let placed = self.membership.roster().map_or(&[][..], |roster| &roster.placed);
-        let seated = |it: &Standing| matches!(it, Standing::Running | Standing::Finished);
-        placed.iter().any(|placed| placed.info.member == member && seated(&placed.standing))
-    }
-
     fn worker_said(&mut self, id: u64, said: FromWorker) {
         let member = MemberId(id);
         match said {
             // What happened without the others is not what happened.
-            FromWorker::Event(_) if !self.is_seated(member) => {}
+            FromWorker::Event(_) if !self.membership.is_seated(member) => {}
             FromWorker::Model(_) if !self.membership.may_deliver(member) => {}
             FromWorker::Ready { host, pid, address } => {
                 if let Some(word) = self.last_word.clone() {

@@ -143,12 +143,21 @@ fn a_worker_that_waits_takes_the_place_of_a_lost_stage() {
     replaced("{ name = 'tensor' }", 2, 0);
 }
 
-/// Every axis of a grid: a stage of one of two replicas, a part of a stage, and both at once; the first seat as well as the last.
+// Every axis of a grid: a stage of one of two replicas, a part of a stage, and both at once; the first seat as well as the last.
+
 #[test]
-fn a_worker_that_waits_takes_a_lost_place_in_a_grid() {
+fn a_worker_that_waits_takes_a_lost_stage_of_one_of_two_replicas() {
     replaced("{ name = 'hybrid', data = 2, pipeline = 2 }", 4, 0);
     replaced("{ name = 'hybrid', data = 2, pipeline = 2, schedule = 'gpipe' }", 4, 3);
+}
+
+#[test]
+fn a_worker_that_waits_takes_a_lost_part_of_a_stage_or_of_a_replica() {
     replaced("{ name = 'hybrid', data = 1, pipeline = 2, tensor = 2 }", 4, 2);
     replaced("{ name = 'hybrid', data = 2, pipeline = 1, tensor = 2 }", 4, 1);
+}
+
+#[test]
+fn a_worker_that_waits_takes_a_lost_place_in_a_grid_of_three_axes() {
     replaced("{ name = 'hybrid', data = 2, pipeline = 2, tensor = 2 }", 8, 5);
 }

@@ -100,6 +100,15 @@ impl Membership {
         self.is_absent(member) && self.may_deliver(member)
     }
 
+    /// Whether a member has a seat: what others say happened without those who have one. One who was left behind may wake up
+    /// and go on as if nothing had happened.
+    #[must_use]
+    pub fn is_seated(&self, member: MemberId) -> bool {
+        let placed = self.roster().map_or(&[][..], |roster| &roster.placed);
+        let seated = |it: &Standing| matches!(it, Standing::Running | Standing::Finished);
+        placed.iter().any(|placed| placed.info.member == member && seated(&placed.standing))
+    }
+
     /// Whether a member of a coordinator before this one has not returned yet.
     pub(super) fn is_absent(&self, member: MemberId) -> bool {
         self.absent.0.contains(&member)

@@ -344,7 +344,7 @@ impl Simulated<'_> {
             }
             // Whoever was taken for dead is not heard any more, whatever it believes.
             Happening::Message { from, message: Message::Reported(step, sum) }
-                if !self.members[from.index()].forgotten =>
+                if self.membership.is_seated(self.name(from)) =>
             {
                 self.outcome.report(step, sum);
             }
@@ -380,10 +380,11 @@ impl Simulated<'_> {
             _ => {}
         }
         let leaves = matches!(event, Event::Leave { .. });
-        let it = &mut self.members[from.index()];
         if matches!(event, Event::Finished { .. }) {
-            it.counts = !it.forgotten;
-            self.outcome.is_done |= it.counts;
+            // Nor does the work of one who did not return in time.
+            let counts = self.membership.may_deliver(self.name(from));
+            self.members[from.index()].counts = counts;
+            self.outcome.is_done |= counts;
         }
         self.feed(event);
         if leaves && self.desk.is_up {

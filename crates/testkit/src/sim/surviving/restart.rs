@@ -192,7 +192,7 @@ impl Simulated<'_> {
         if self.network.now() < self.desk.submitter_at {
             return self.desk.kept.push(delivered);
         }
-        self.outcome.delivered |= !self.members[from.index()].forgotten;
+        self.outcome.delivered |= self.membership.may_deliver(self.name(from));
         self.feed(delivered);
     }
 

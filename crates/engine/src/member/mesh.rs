@@ -108,14 +108,21 @@ impl Yard {
                 return Err(Fault::peer(seat, "not all workers linked up in time"));
             }
             if let Some((link, hello, _)) = self.listener.accept(Deadline::after_ms(50))?
-                && hello.seat > lineup.seat
-                && hello.seat.index() < lineup.roster.len()
+                && belongs(&hello, lineup)
             {
                 links.insert(hello.seat, Arc::new(link));
             }
         }
         Ok(links)
     }
+}
+
+/// Whether a caller is one that this lineup waits for. It may have been let in for the one before, and waited here since: whoever
+/// has its seat now would be taken for lost when that link ends.
+fn belongs(hello: &Hello, lineup: &Lineup) -> bool {
+    hello.epoch == lineup.epoch
+        && hello.seat > lineup.seat
+        && hello.seat.index() < lineup.roster.len()
 }
 
 /// Calls a peer until it lets this member in: it may not have heard of its own seat yet. Whoever refuses is there; who
@@ -146,5 +153,35 @@ fn reach(
         let silent = (unanswered >= CALLS_MAX).then_some(seat);
         orders.unanswered(silent.into_iter().collect());
         std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use starlings_cluster::protocol::Peer;
+
+    #[test]
+    fn who_was_let_in_for_an_older_lineup_does_not_take_the_seat_of_another() {
+        let peer = |seat: u32| Peer {
+            seat: Seat(seat),
+            host: format!("host-{seat}"),
+            pid: seat,
+            address: "127.0.0.1:1".to_string(),
+        };
+        let roster: Vec<Peer> = (0..3).map(peer).collect();
+        let lineup = Lineup { seat: Seat(1), epoch: Epoch(5), roster, deal: Vec::new() };
+        let hello = |epoch: u32, seat: u32| Hello {
+            purpose: Purpose::Peer,
+            job: JobId(1),
+            epoch: Epoch(epoch),
+            seat: Seat(seat),
+            token: Token::from_bytes([0; 32]),
+            version: PROTOCOL_VERSION,
+        };
+        assert!(belongs(&hello(5, 2), &lineup));
+        assert!(!belongs(&hello(4, 2), &lineup), "of the lineup before");
+        assert!(!belongs(&hello(5, 0), &lineup), "whom this member calls itself");
+        assert!(!belongs(&hello(5, 3), &lineup), "nobody");
     }
 }

@@ -112,24 +112,20 @@ impl Line {
         let _ = self.mention(accusation);
     }
 
-    /// Takes the line up again, where there may be someone to answer.
+    /// Takes the line up again, where there may be someone to answer. Whoever has no seat yet waits no longer than for the first
+    /// answer: nobody would miss it, and the job may be over.
     pub(super) fn take_up(&self, fault: Fault) -> Result<()> {
-        let by = Deadline::after_ms(RETURN_MS);
+        let is_unseated = enter(&self.ready).is_some();
+        let patience = Duration::from_millis(RETURN_MS);
+        let patience = if is_unseated { self.options.patience.min(patience) } else { patience };
+        let (by, mut unanswered) = (Deadline::after(patience), None);
         while self.returns() && !by.passed() && !self.is_let_go() {
-            if let Ok(control) = self.call_again() {
-                *enter(&self.control) = control;
-                self.changed.notify_all();
-                if let Some(model) = enter(&self.sent).clone() {
-                    let model = Message::FromWorker(model);
-                    let _ = self.control().send(&model, Deadline::after_ms(RETURN_MS));
+            match self.call_again() {
+                Ok(control) => {
+                    self.go_on_with(control);
+                    return Ok(());
                 }
-                if let Some(accusation) = enter(&self.accused).clone() {
-                    let _ = self.mention(accusation);
-                }
-                if let Some(finished) = enter(&self.finished).clone() {
-                    let _ = self.mention(finished);
-                }
-                return Ok(());
+                Err(why) => unanswered = Some(why).filter(|_| is_unseated),
             }
             let waited = self.changed.wait_timeout(enter(&self.control), PAUSE);
             drop(waited);
@@ -137,7 +133,23 @@ impl Line {
         // Nobody answers any more: whatever is still to be said is not worth another wait.
         self.over.store(true, Ordering::Relaxed);
         self.changed.notify_all();
-        Err(fault)
+        Err(unanswered.unwrap_or(fault))
+    }
+
+    /// Says to another coordinator what the one before it may have taken along.
+    fn go_on_with(&self, control: Control) {
+        *enter(&self.control) = control;
+        self.changed.notify_all();
+        if let Some(model) = enter(&self.sent).clone() {
+            let model = Message::FromWorker(model);
+            let _ = self.control().send(&model, Deadline::after_ms(RETURN_MS));
+        }
+        if let Some(accusation) = enter(&self.accused).clone() {
+            let _ = self.mention(accusation);
+        }
+        if let Some(finished) = enter(&self.finished).clone() {
+            let _ = self.mention(finished);
+        }
     }
 
     /// Nothing more is to be said.
@@ -268,6 +280,26 @@ mod tests {
             let welcomed = knocking.join().unwrap().unwrap();
             assert_eq!(welcomed.address, heir.local_addr());
         });
+    }
+
+    #[test]
+    fn who_has_no_seat_does_not_look_for_another_coordinator_for_longer_than_its_patience() {
+        let folder = tempfile::tempdir().unwrap();
+        let (door, ticket) = (door(Verdict::Accept), Ticket::random().unwrap());
+        let options = JoinOptions {
+            patience: Duration::from_millis(200),
+            ticket_path: Some(folder.path().join("ticket")),
+            ..options(&ticket, door.local_addr())
+        };
+        let control = call(&options, door.local_addr(), Duration::from_secs(20)).unwrap();
+        let line = Line::new(&options, control);
+        let address = "127.0.0.1:1".to_string();
+        line.ask(FromWorker::Ready { host: "here".to_string(), pid: 1, address }).unwrap();
+        // The job is over, and its coordinator is gone without a word.
+        drop(door);
+        let by = Deadline::after_ms(20_000);
+        let fault = line.take_up(Fault::peer(None, "the line is dead")).unwrap_err();
+        assert!(!by.passed() && fault.message().contains("no coordinator answered"), "{fault}");
     }
 
     #[test]

@@ -140,8 +140,8 @@ pub(super) fn page(all: &[Value]) -> String {
         };
         text += &format!("| {name} | {runs} | {failures} | {bound} |\n");
     }
-    text += "\nStalls: the longest gap between two committed steps (or sums) of a run less the usual gap, in seconds. Two runs \
-        were played at a time on two cores, so that these are upper ends and no more.\n\n\
+    text += "\nStalls: the longest gap between two committed steps (or sums) of a run less the usual gap, in seconds. Several runs \
+        were played at a time, so that these are upper ends and no more.\n\n\
         | loss | runs | p50 | p99 | max |\n|---|---:|---:|---:|---:|\n";
     for (name, it) in last["stalls"].as_object().into_iter().flatten() {
         text += &format!(

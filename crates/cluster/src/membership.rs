@@ -10,6 +10,7 @@
 //! get a new roster and a new deal of the shards, and frames of the old epoch count for nothing. Epochs only
 //! grow, and a member that was left out of one never returns under its old name.
 
+mod accusing;
 mod leaving;
 mod returning;
 
@@ -18,7 +19,7 @@ pub use crate::words::{Command, Event, Options, Verdict, Wish};
 use crate::delivery::{Delivery, Next};
 use crate::detector::Detector;
 use crate::roster::{Accusation, MemberId, MemberInfo, Placed, Progress, Roster, Standing};
-use crate::roster::{culprit, last_known};
+use crate::roster::{last_known, suspicion};
 use crate::silence::Silences;
 use leaving::Heirless;
 use returning::Written;
@@ -58,6 +59,8 @@ struct Run {
     wish: Wish,
     roster: Roster,
     accusations: Vec<Accusation>,
+    /// Whether this epoch began because the accusations of the last one went around in a circle.
+    met_again: bool,
     /// Links between members that carry nothing any more.
     silences: Silences,
     /// Whether somebody has finished: all steps are made, whoever is lost from now on.
@@ -97,6 +100,7 @@ impl Run {
             wish,
             roster,
             accusations,
+            met_again: false,
             silences,
             is_done,
             done_in,
@@ -297,6 +301,7 @@ impl Membership {
             return;
         }
         run.roster = run.roster.next(newcomers);
+        run.met_again = false;
         if !planted!("accusations-kept") {
             run.accusations.clear();
         }
@@ -484,18 +489,6 @@ impl Membership {
         }
     }
 
-    fn accuse(&mut self, now: u64, by: MemberId, against: Seat, progress: Progress) {
-        let Stage::Running(run) = &mut self.stage else { return };
-        let exists = against.index() < run.roster.placed.len();
-        let Some(witness) = run.roster.find(by) else { return };
-        let by = witness.info.seat;
-        // One word of each against each: a stubborn witness costs no memory.
-        let repeated = run.accusations.iter().any(|it| it.by == by && it.against == against);
-        if exists && !repeated && by != against && witness.standing == Standing::Running {
-            run.accusations.push(Accusation { at: now, by, against, progress });
-        }
-    }
-
     /// A member says whom it does not hear. Only who works hears at all, and only who is there can be heard.
     fn unheard(&mut self, now: u64, by: MemberId, (epoch, seats): (Epoch, &[Seat])) {
         self.detector.beat(now, by);
@@ -581,7 +574,7 @@ impl Membership {
             Standing::Running => {
                 // A witness that leaves after its testimony left because of what it saw, where a death ends all.
                 let testified = run.accusations.iter().any(|accusation| accusation.by == seat);
-                match culprit(&run.accusations).map(|it| (it.against, it.by)) {
+                match suspicion(&run.accusations).map(|it| (it.against, it.by)) {
                     Some((accused, by)) if testified && accused != seat && !survives => {
                         // It is the other who failed: this one has gone because of it.
                         placed.standing = Standing::Departed;
@@ -696,14 +689,8 @@ impl Membership {
                 self.abort(Blame::Peer(None), reason, out);
             }
             Stage::Running(run) => {
-                let due = run
-                    .accusations
-                    .iter()
-                    .any(|it| now >= it.at.saturating_add(self.options.grace_ms));
-                if let Some(accusation) = culprit(&run.accusations).filter(|_| due) {
-                    let (accused, by) = (accusation.against, accusation.by);
-                    let how = format!("{by} lost its connection to it");
-                    self.condemn(now, accused, Charge::lost(&how), out);
+                if let Some(suspicion) = self.due_suspicion(now, run) {
+                    self.act_on(now, suspicion, out);
                 } else if run.short.is_some_and(|by| now >= by) {
                     let (have, least) = (run.roster.running(), run.wish.least.unwrap_or(0));
                     let seconds = self.options.join_ms as f64 / 1000.0;
@@ -771,6 +758,8 @@ impl Membership {
     }
 }
 
+#[cfg(test)]
+mod accusing_tests;
 #[cfg(test)]
 mod delivery_tests;
 #[cfg(test)]

@@ -31,7 +31,7 @@ pub(super) fn left(epoch: Epoch, roster: Vec<MemberInfo>) -> LastEpoch {
 
 impl Bench {
     /// Members 10, 11, … have joined a job of that many workers.
-    fn started(workers: u32) -> Bench {
+    pub(super) fn started(workers: u32) -> Bench {
         let mut bench = Bench { machine: Membership::new(Options::default()), out: vec![], now: 0 };
         bench.on(Event::Submit(Wish::fixed(workers)));
         (0..u64::from(workers)).for_each(|member| bench.on(joined(10 + member)));
@@ -63,7 +63,7 @@ impl Bench {
         });
     }
 
-    fn accuse(&mut self, by: u64, seat: u32, step: u64, phase: &str) {
+    pub(super) fn accuse(&mut self, by: u64, seat: u32, step: u64, phase: &str) {
         self.on(Event::Accuse {
             by: id(by),
             epoch: self.machine.roster().map_or(Epoch(0), |roster| roster.epoch),
@@ -73,7 +73,7 @@ impl Bench {
         });
     }
 
-    fn fault(&self) -> &FaultReport {
+    pub(super) fn fault(&self) -> &FaultReport {
         let faults: Vec<_> = self
             .out
             .iter()
@@ -486,7 +486,7 @@ pub(super) fn survivors(workers: u32, least: u32, most: u32) -> Bench {
 
 impl Bench {
     /// The one new epoch: its number, its members in the order of seats, and their shards.
-    fn regrouped(&self) -> (u64, Vec<u64>, Deal) {
+    pub(super) fn regrouped(&self) -> (u64, Vec<u64>, Deal) {
         let found: Vec<_> = self
             .out
             .iter()

@@ -194,18 +194,33 @@ impl Roster {
     }
 }
 
+/// Whom the accusations point to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Suspicion {
+    pub(crate) against: Seat,
+    pub(crate) by: Seat,
+    /// Whether it is no more than the first of a circle of accusations: the suspect may only have seen others close
+    /// their links.
+    pub(crate) is_circular: bool,
+}
+
 /// Whom the accusations point to: the first accused who accuses nobody else. A peer of the dead closes its
 /// own links and is then accused in turn, so whoever accuses another is a witness before a culprit. Where all
 /// are witnesses, two who accuse each other have lost the link between them, and one of them must go; the others only
-/// saw them close theirs.
-pub(crate) fn culprit(accusations: &[Accusation]) -> Option<&Accusation> {
+/// saw them close theirs. Where one of those two saw that first, too (it stood still when the link broke), the
+/// accusations go around in a circle, and nobody can tell who began.
+pub(crate) fn suspicion(accusations: &[Accusation]) -> Option<Suspicion> {
     let is_witness = |seat: Seat| accusations.iter().any(|other| other.by == seat);
     let innocent = accusations.iter().find(|accusation| !is_witness(accusation.against));
     let accuses = |by: Seat, against: Seat| {
         accusations.iter().any(|other| other.by == by && other.against == against)
     };
     let mutual = accusations.iter().find(|accusation| accuses(accusation.against, accusation.by));
-    innocent.or(mutual.filter(|_| !planted!("cut-blames-others"))).or(accusations.first())
+    let is_blind = planted!("cut-blames-others");
+    let certain = innocent.or(mutual.filter(|_| !is_blind));
+    let suspect = certain.or(accusations.first())?;
+    let (against, by) = (suspect.against, suspect.by);
+    Some(Suspicion { against, by, is_circular: certain.is_none() && !is_blind })
 }
 
 /// The more precise of a member's own last word and what survivors saw: the later step wins; for the

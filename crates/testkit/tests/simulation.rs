@@ -6,7 +6,7 @@ use starlings_testkit::sim::sweep::{Seeds, sweep};
 use starlings_testkit::sim::{MACHINES, owning, serving, surviving};
 
 /// Seeds that once showed a bug of the protocol.
-const OLD_BUGS: [(&str, u64, &str); 15] = [
+const OLD_BUGS: [(&str, u64, &str); 17] = [
     (
         "surviving",
         338,
@@ -66,6 +66,12 @@ const OLD_BUGS: [(&str, u64, &str); 15] = [
         15_629,
         "a newcomer that was sent home when the work was done was missed by the next coordinator",
     ),
+    (
+        "surviving",
+        3_094_783,
+        "a link was cut while one of its ends stood still: accusations went around in a circle, and a third lost its seat",
+    ),
+    ("surviving", 3_430_525, "the same, where another coordinator heard them"),
 ];
 
 /// The first seeds of a simulation.

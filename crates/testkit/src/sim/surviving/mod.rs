@@ -752,6 +752,11 @@ impl Simulated<'_> {
             self.say(seat, Event::Delivered { member: self.name(seat) });
         }
         if done.finished && !self.members[seat.index()].finished {
+            if let Some((last, later)) = self.scenario.last
+                && !self.members.iter().any(|it| it.finished)
+            {
+                self.network.at(self.network.now() + later, last, Happening::Crash);
+            }
             self.members[seat.index()].finished = true;
             let working = self.members[seat.index()].working.as_ref();
             let epoch = working.and_then(Working::epoch).unwrap_or(Epoch(0));

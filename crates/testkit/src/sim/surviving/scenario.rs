@@ -23,6 +23,8 @@ pub struct Scenario {
     pub shards: u32,
     /// Who fails, how and when.
     pub failures: Vec<(Seat, Failure, u64)>,
+    /// Who is killed when the work is done, and how long after the first has said so.
+    pub last: Option<(Seat, u64)>,
     /// When the coordinator stands still, and for how long.
     pub pauses: Vec<(u64, u64)>,
     /// When the coordinator is killed and another one takes over.
@@ -123,6 +125,7 @@ impl Scenario {
             steps,
             shards,
             failures,
+            last: last_moment(seed, everyone),
             pauses,
             crashes: crashes(seed),
             paces,
@@ -135,7 +138,8 @@ impl Scenario {
             // A moment of silence is nobody's fate.
             !matches!(how, Failure::Blinks(..)) && (*who == seat || how.other() == Some(seat))
         };
-        self.failures.iter().filter(concerns).map(|(_, how, _)| *how)
+        let last = self.last.filter(|(who, _)| *who == seat).map(|_| Failure::Killed);
+        self.failures.iter().filter(concerns).map(|(_, how, _)| *how).chain(last)
     }
 
     /// Whether fewer than the job needs may be left, one way or another, of those who are there from the start.
@@ -197,6 +201,13 @@ fn silence(seed: u64, everyone: u64) -> Option<(Seat, Failure, u64)> {
         _ => return None,
     };
     (seat != other).then_some((seat, how, time))
+}
+
+/// Somebody dies while some have finished and others have not, in every eighth seed: a moment so short that no time
+/// that is drawn beforehand hits it. Drawn apart, so that older seeds are what they were.
+fn last_moment(seed: u64, everyone: u64) -> Option<(Seat, u64)> {
+    let mut rng = Rng::named(seed, "last moment", &[]);
+    (rng.below(8) == 0).then(|| (Seat(rng.below(everyone) as u32), rng.below(40)))
 }
 
 /// Coordinators that are killed, in every fourth seed. Drawn apart, so that older seeds are what they were.

@@ -1,0 +1,42 @@
+//! Members that lost their links to others, and what follows from their words.
+
+use super::{Charge, Command, Membership, Run, Stage};
+use crate::roster::{Accusation, MemberId, Progress, Standing, Suspicion, suspicion};
+use starlings_core::Seat;
+
+impl Membership {
+    /// A member has lost its connection to another.
+    pub(super) fn accuse(&mut self, now: u64, by: MemberId, against: Seat, progress: Progress) {
+        let Stage::Running(run) = &mut self.stage else { return };
+        let exists = against.index() < run.roster.placed.len();
+        let Some(witness) = run.roster.find(by) else { return };
+        let by = witness.info.seat;
+        // One word of each against each: a stubborn witness costs no memory.
+        let repeated = run.accusations.iter().any(|it| it.by == by && it.against == against);
+        if exists && !repeated && by != against && witness.standing == Standing::Running {
+            run.accusations.push(Accusation { at: now, by, against, progress });
+        }
+    }
+
+    /// What the accusations come to, once the first of them is old enough for all to have spoken.
+    pub(super) fn due_suspicion(&self, now: u64, run: &Run) -> Option<Suspicion> {
+        let is_due = |it: &Accusation| now >= it.at.saturating_add(self.options.grace_ms);
+        suspicion(&run.accusations).filter(|_| run.accusations.iter().any(is_due))
+    }
+
+    /// Gives the suspect up. Where nobody can say who it is, all meet again: whoever is dead does not come, and a link
+    /// that is cut cannot be had by either of its ends, who then accuse each other. Only once in a row, so that it ends.
+    pub(super) fn act_on(&mut self, now: u64, suspicion: Suspicion, out: &mut Vec<Command>) {
+        let Stage::Running(run) = &self.stage else { return };
+        let may_meet = run.wish.least.is_some() && !run.met_again && !run.is_over();
+        if suspicion.is_circular && may_meet {
+            self.regroup(now, Vec::new(), out);
+            if let Stage::Running(run) = &mut self.stage {
+                run.met_again = true;
+            }
+            return;
+        }
+        let how = format!("{} lost its connection to it", suspicion.by);
+        self.condemn(now, suspicion.against, Charge::lost(&how), out);
+    }
+}

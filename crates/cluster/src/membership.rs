@@ -37,6 +37,8 @@ pub struct Membership {
     preparing: Vec<MemberId>,
     /// Members of a coordinator before this one that have not returned, and until when they may.
     absent: (Vec<MemberId>, u64),
+    /// When something was last heard, be it only the clock.
+    awake_at: u64,
     /// What the next coordinator would know.
     written: Written,
     stage: Stage,
@@ -130,8 +132,8 @@ impl Membership {
     pub fn new(options: Options) -> Membership {
         let detector = Detector::new(options.detector);
         let (lobby, preparing, stage) = (Vec::new(), Vec::new(), Stage::Idle);
-        let (absent, written) = ((Vec::new(), 0), Written::default());
-        Membership { options, detector, lobby, preparing, absent, written, stage }
+        let (absent, awake_at, written) = ((Vec::new(), 0), 0, Written::default());
+        Membership { options, detector, lobby, preparing, absent, awake_at, written, stage }
     }
 
     /// Takes one event; adds what is to be done to `out`. `now` is in milliseconds and never runs backwards.
@@ -139,6 +141,7 @@ impl Membership {
         if matches!(self.stage, Stage::Ended(_)) {
             return;
         }
+        self.excuse_own_pause(now);
         match event {
             Event::Submit(wish) => self.submit(now, wish, out),
             Event::Joined { member, host, pid, address } => {

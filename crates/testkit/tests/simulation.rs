@@ -6,7 +6,7 @@ use starlings_testkit::sim::sweep::{Seeds, sweep};
 use starlings_testkit::sim::{MACHINES, owning, serving, surviving};
 
 /// Seeds that once showed a bug of the protocol.
-const OLD_BUGS: [(&str, u64, &str); 17] = [
+const OLD_BUGS: [(&str, u64, &str); 18] = [
     (
         "surviving",
         338,
@@ -70,6 +70,11 @@ const OLD_BUGS: [(&str, u64, &str); 17] = [
         "surviving",
         3_094_783,
         "a link was cut while one of its ends stood still: accusations went around in a circle, and a third lost its seat",
+    ),
+    (
+        "surviving",
+        288_027,
+        "an accused was given up before it was heard, since the coordinator had stood still meanwhile",
     ),
     ("surviving", 3_430_525, "the same, where another coordinator heard them"),
 ];

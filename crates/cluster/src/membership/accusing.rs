@@ -18,6 +18,19 @@ impl Membership {
         }
     }
 
+    /// What was said while the coordinator itself stood still is heard only now, one word after the other: its pause
+    /// counts neither against an accused whose own word is still to come nor against one who is on its way back.
+    pub(super) fn excuse_own_pause(&mut self, now: u64) {
+        let pause = now.saturating_sub(std::mem::replace(&mut self.awake_at, now));
+        if pause <= self.options.grace_ms / 2 {
+            return;
+        }
+        self.absent.1 = self.absent.1.saturating_add(if self.absent.1 > 0 { pause } else { 0 });
+        if let Stage::Running(run) = &mut self.stage {
+            run.accusations.iter_mut().for_each(|it| it.at = it.at.saturating_add(pause));
+        }
+    }
+
     /// What the accusations come to, once the first of them is old enough for all to have spoken.
     pub(super) fn due_suspicion(&self, now: u64, run: &Run) -> Option<Suspicion> {
         let is_due = |it: &Accusation| now >= it.at.saturating_add(self.options.grace_ms);

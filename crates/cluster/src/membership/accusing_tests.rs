@@ -1,6 +1,6 @@
-//! Accusations that go around in a circle.
+//! Accusations that go around in a circle, and a coordinator that stands still while they come.
 
-use super::tests::{Bench, survivors};
+use super::tests::{Bench, id, survivors};
 use super::*;
 
 /// The link between seats 1 and 2 is cut. Seat 1 sees it and closes its links, so seat 0 does; seat 2 stood still, and when
@@ -44,4 +44,19 @@ fn a_job_that_cannot_survive_ends_with_the_first_accused() {
     let mut bench = Bench::started(3);
     circle(&mut bench);
     assert_eq!(bench.fault().rank, Some(Seat(1)));
+}
+
+#[test]
+fn who_could_not_speak_while_the_coordinator_stood_still_is_heard_first() {
+    // Seat 2 dies; seat 1 sees it and closes its links, and seat 0 says so before the coordinator stands still.
+    let mut bench = survivors(3, 1, 3);
+    bench.pass(300, &[10, 11, 12]);
+    bench.accuse(10, 1, 5, "the merge");
+    bench.now += 4_000;
+    bench.on(Event::Beat { member: id(10) });
+    assert!(bench.out.is_empty(), "seat 1 has not been heard: {:?}", bench.out);
+    bench.accuse(11, 2, 5, "the merge");
+    bench.pass(1_200, &[10, 11]);
+    assert_eq!(bench.fault().rank, Some(Seat(2)));
+    assert_eq!(bench.regrouped().1, [10, 11]);
 }

@@ -1,5 +1,6 @@
 //! Runs one simulation over many seeds: `simulate MACHINE FROM COUNT THREADS [PLANTED BUG]`. `cargo xtask simulate` and
-//! `cargo xtask planted` build it and start it. Its last line is JSON: what failed, or nothing.
+//! `cargo xtask planted` build it and start it. Its last line is JSON: what failed, or nothing. A single seed of whole jobs
+//! that fails tells its story.
 #![expect(
     clippy::print_stdout,
     clippy::print_stderr,
@@ -8,6 +9,7 @@
 )]
 
 use starlings_testkit::sim::MACHINES;
+use starlings_testkit::sim::surviving::Scenario;
 use starlings_testkit::sim::sweep::{Seeds, sweep};
 use std::process::ExitCode;
 use std::sync::Mutex;
@@ -41,6 +43,9 @@ fn main() -> ExitCode {
     std::panic::set_hook(Box::new(|_| {}));
     let failing = sweep(*machine, seeds, &tell).err();
     let seconds = start.elapsed().as_secs_f64();
+    if failing.is_some() && count == 1 && machine.name == "surviving" {
+        Scenario::story(from).iter().for_each(|line| eprintln!("{line}"));
+    }
     println!(
         "{{\"machine\": {:?}, \"from\": {from}, \"seeds\": {count}, \"seconds\": {seconds:.1}, \
          \"seed\": {}, \"why\": {:?}, \"replay\": {:?}}}",

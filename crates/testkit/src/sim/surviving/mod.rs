@@ -133,7 +133,7 @@ impl Scenario {
     /// With the seed, when one does not hold.
     pub fn check(seed: u64) -> Outcome {
         let scenario = Scenario::of(seed);
-        let outcome = scenario.run();
+        let outcome = scenario.run(false);
         if let Err(why) = outcome.check(&scenario) {
             let (ended, epochs) = (outcome.ended, outcome.epochs);
             panic!("seed {seed}: {why} in {scenario:?}\n{ended:?} after {epochs} epochs");
@@ -141,7 +141,13 @@ impl Scenario {
         outcome
     }
 
-    fn run(&self) -> Outcome {
+    /// What the coordinators of a seed heard and did, line by line, for whoever plays it again.
+    #[must_use]
+    pub fn story(seed: u64) -> Vec<String> {
+        Scenario::of(seed).run(true).story.unwrap_or_default()
+    }
+
+    fn run(&self, is_told: bool) -> Outcome {
         let weather = Weather { delay_ms_max: 20, notice_ms_max: 200 };
         let count = self.world + self.newcomers.len() as u32;
         let mut flock = Simulated {
@@ -153,7 +159,7 @@ impl Scenario {
             asleep: Asleep::default(),
             stopping: false,
             members: (0..count).map(|_| Life::default()).collect(),
-            outcome: Outcome::default(),
+            outcome: Outcome { story: is_told.then(Vec::new), ..Outcome::default() },
         };
         flock.begin();
         let afterwards =
@@ -268,7 +274,13 @@ impl Simulated<'_> {
 
     fn feed(&mut self, event: Event) {
         let (now, mut commands) = (self.network.now() - self.desk.begun, Vec::new());
+        if !matches!(event, Event::Tick | Event::Beat { .. } | Event::Phase { .. }) {
+            self.outcome.tell(self.network.now(), &event);
+        }
         self.membership.on(now, event, &mut commands);
+        for command in &commands {
+            self.outcome.tell(self.network.now(), command);
+        }
         if !self.write(&commands) {
             return;
         }

@@ -33,11 +33,20 @@ pub struct Outcome {
     pub(super) rosters: BTreeMap<u32, u64>,
     /// How often each member was told that it is over; only those who came in time are here.
     pub(super) told: BTreeMap<Seat, u32>,
+    /// What the coordinators heard and did, if somebody wants to know.
+    pub(super) story: Option<Vec<String>>,
     /// The first thing that must not happen and did.
     pub(super) broken: Option<String>,
 }
 
 impl Outcome {
+    /// Adds a line to the story, if it is told.
+    pub(super) fn tell(&mut self, now: u64, what: &dyn std::fmt::Debug) {
+        if let Some(story) = &mut self.story {
+            story.push(format!("{now} ms: {what:?}"));
+        }
+    }
+
     /// Notes something that must not happen.
     pub(super) fn breaks(&mut self, why: String) {
         self.broken.get_or_insert(why);

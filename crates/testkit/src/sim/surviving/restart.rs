@@ -142,6 +142,7 @@ impl Simulated<'_> {
         self.close();
         self.desk.crashed = Some(crash);
         let now = self.network.now();
+        self.outcome.tell(now, &crash);
         self.alarm(now + crash.pause_ms, self.home, Alarm::Heir);
         let Unfinished { last, ending, .. } = self.left();
         // What a coordinator has heard and not written, nobody has said.
@@ -236,6 +237,7 @@ impl Simulated<'_> {
             }
         }
         let Unfinished { job: (_, wish, _), last, ending, .. } = self.left();
+        self.outcome.tell(now, &("another coordinator", &last, &ending));
         self.membership = Membership::new(options());
         self.desk.journal.push(Record::TakenOver);
         match (ending, last) {
@@ -311,6 +313,7 @@ impl Simulated<'_> {
 
     /// A member of a coordinator before this one is here again.
     pub(super) fn take_back(&mut self, from: Seat, member: MemberId, epoch: Epoch) {
+        self.outcome.tell(self.network.now(), &("is here again", member, epoch));
         if !self.acts() || self.tell_last_word(from) {
             return;
         }

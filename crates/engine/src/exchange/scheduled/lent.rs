@@ -10,6 +10,9 @@ use starlings_core::{Body, Seat, Update, Values};
 use starlings_topology::Move;
 use starlings_transport::shared::add_to;
 
+/// Sums of so many bytes are not lent even where no contribution is kept.
+const LENT_BELOW: usize = 128 << 20;
+
 /// What a machine has lent.
 pub struct Lent<'a> {
     plan: Plan<'a>,
@@ -119,9 +122,16 @@ impl<'a> Lent<'a> {
 }
 
 impl Scheduled {
+    /// Whether anything is lent. What the system writes goes through the caches: a large sum is better written around them,
+    /// from payloads.
+    fn is_lent(&self) -> bool {
+        let below = if self.contribution.is_some() { self.around.sums_from } else { LENT_BELOW };
+        self.lends && self.touched < below
+    }
+
     /// Lends what may be written while this seat waits.
     pub fn lend(&mut self) -> Lent<'_> {
-        if !self.lends {
+        if !self.is_lent() {
             return Lent::nothing();
         }
         let Scheduled { update, contribution, chunks, moves, next, begun, owed, .. } = self;
@@ -135,7 +145,7 @@ impl Scheduled {
         chunk: usize,
         scratch: &'a mut Vec<u8>,
     ) -> (&'a [u8], Lent<'a>) {
-        if !self.lends {
+        if !self.is_lent() {
             return (self.payload(chunk, scratch), Lent::nothing());
         }
         let Scheduled {

@@ -362,7 +362,7 @@ mod tests {
         let mut inbox = Inbox::new(JOB, EPOCH, Spare::default());
         let mut even = Even { place: Vec::new(), is_there: true };
         let mut pieces = [&bytes[..AHEAD_BYTES], &bytes[AHEAD_BYTES..]].into_iter();
-        let mut read = |into: &mut [u8]| {
+        let mut read = |into: &mut [u8]| -> Result<usize, LinkError> {
             let piece = pieces.next().ok_or(LinkError::Deadline)?;
             into[..piece.len()].copy_from_slice(piece);
             Ok(piece.len())

@@ -162,6 +162,7 @@ fn a_chunk_is_lent_to_the_one_it_waits_for_and_not_before_it_has_left() {
     assert!(lent.room(Seat(1), (chunk, false), length).is_none(), "no partial sum is awaited");
     assert!(lent.room(Seat(1), (chunk, true), length - 4).is_none(), "another length");
     assert!(lent.room(Seat(1), (usize::MAX, true), length).is_none(), "no such chunk");
+    drop(lent);
     // Onto a contribution that is not kept partial sums are added from elsewhere.
     assert_eq!(lent_chunk(&mut machine, Seat(1), false), None);
 }

@@ -8,8 +8,8 @@ use crate::choices::{Carriage, raw};
 use crate::exchange::collected::{Collected, Sitting};
 use crate::exchange::cut::cut;
 use crate::exchange::packet::{Address, Losses, Packer};
-use crate::exchange::scheduled::{Command, Event, Scheduled};
-use crate::net::{Arrival, Net};
+use crate::exchange::scheduled::{Command, Event, Landing, Lent, Scheduled};
+use crate::net::{Arrival, Berths, Net};
 use crate::shared_sum::SharedSum;
 use crate::spare::Spare;
 use starlings_codec::{Codec, Law, Next, Residuals, Rounds, Shapes};
@@ -382,13 +382,16 @@ impl Merger {
             let arrived = match pending.pop() {
                 Some(Command::Send { to, chunk, total }) => {
                     let mut scratch = std::mem::take(&mut self.scratch);
-                    let bytes = machine.payload(chunk, &mut scratch);
                     self.bytes_raw += machine.bytes_raw(chunk);
-                    let sent = self.send(to, (chunk, total, count), bytes, by);
+                    let (bytes, lent) = machine.payload_and_lend(chunk, &mut scratch);
+                    let (to, header) = (self.group[to.index()], self.header(chunk, total, count));
+                    let berths = &mut self.berths(lent, count);
+                    let sent = self.net.send_beside(to, (header, bytes), by, berths);
                     self.scratch = scratch;
                     sent?;
+                    machine.sent(chunk);
                     failpoint!("chunk-sent");
-                    self.arrived(count)
+                    self.arrived(count, machine.lend())
                 }
                 Some(Command::Done) if pending.is_empty() => return Ok(()),
                 // The others still wait for what this seat has not sent yet.
@@ -399,12 +402,17 @@ impl Merger {
                 Some(Command::Fail { seat, phase, why }) => {
                     return Err(self.fail(seat, phase, &why));
                 }
-                None => self.arrival(count, by).map(Some),
+                None => self.awaited(count, by, machine.lend()).map(Some),
             };
             let arrived = arrived.map_err(|fault| self.explain(fault, machine.waiting()))?;
-            let Some(event) = arrived else { continue };
+            let Some(landing) = arrived else { continue };
             failpoint!("chunk-arrived");
-            machine.on(event, &mut commands);
+            match landing {
+                Landing { from, chunk, total, placed: 0, rest: payload } => {
+                    machine.on(Event::Frame { from, chunk, total, payload }, &mut commands);
+                }
+                landing => machine.land(landing, &mut commands),
+            }
             for (from, payload) in machine.spent() {
                 self.net.recycle(self.group[from.index()], payload);
             }
@@ -496,9 +504,17 @@ impl Merger {
         bytes: &[u8],
         by: Deadline,
     ) -> Result<()> {
+        self.net.send(self.group[to.index()], self.header(chunk, total, count), bytes, by)
+    }
+
+    fn header(&self, chunk: usize, total: bool, count: Step) -> Header {
         let tag = chunk as u32 | if total { TOTAL } else { 0 };
-        let header = Header { lane: Lane::Exchange, kind: self.kind, step: count, tag };
-        self.net.send(self.group[to.index()], header, bytes, by)
+        Header { lane: Lane::Exchange, kind: self.kind, step: count, tag }
+    }
+
+    /// What a machine lends, for frames of this sum.
+    fn berths<'a>(&'a self, lent: Lent<'a>, count: Step) -> Chunks<'a> {
+        Chunks { lent, group: &self.group, kind: self.kind, count }
     }
 
     fn fail(&self, seat: Seat, phase: String, why: &str) -> Fault {
@@ -510,18 +526,29 @@ impl Merger {
     fn arrival(&self, count: Step, by: Deadline) -> Result<Event> {
         let mine =
             |arrival: &Arrival| arrival.header.kind == self.kind && arrival.header.step == count;
-        self.event(self.net.next(Lane::Exchange, mine, by)?)
+        let Landing { from, chunk, total, rest: payload, .. } =
+            self.landing(self.net.next(Lane::Exchange, mine, by)?)?;
+        Ok(Event::Frame { from, chunk, total, payload })
+    }
+
+    /// As [`Merger::arrival`], of which some may lie in the memory that was lent.
+    fn awaited(&self, count: Step, by: Deadline, lent: Lent<'_>) -> Result<Landing> {
+        let mine =
+            |arrival: &Arrival| arrival.header.kind == self.kind && arrival.header.step == count;
+        let berths = &mut self.berths(lent, count);
+        self.landing(self.net.next_into(Lane::Exchange, mine, by, berths)?)
     }
 
     /// A frame of this sum that is here already.
-    fn arrived(&self, count: Step) -> Result<Option<Event>> {
+    fn arrived(&self, count: Step, lent: Lent<'_>) -> Result<Option<Landing>> {
         let mine =
             |arrival: &Arrival| arrival.header.kind == self.kind && arrival.header.step == count;
-        let arrival = self.net.try_next(Lane::Exchange, mine)?;
-        arrival.map(|arrival| self.event(arrival)).transpose()
+        let berths = &mut self.berths(lent, count);
+        let arrival = self.net.try_next_into(Lane::Exchange, mine, berths)?;
+        arrival.map(|arrival| self.landing(arrival)).transpose()
     }
 
-    fn event(&self, arrival: Arrival) -> Result<Event> {
+    fn landing(&self, arrival: Arrival) -> Result<Landing> {
         let from = self.group.iter().position(|&seat| seat == arrival.from);
         let Some(from) = from else {
             let what = format!("{} is not in this group", arrival.from);
@@ -529,7 +556,8 @@ impl Merger {
         };
         let tag = arrival.header.tag;
         let (chunk, total) = ((tag & !TOTAL) as usize, tag & TOTAL != 0);
-        Ok(Event::Frame { from: Seat(from as u32), chunk, total, payload: arrival.payload })
+        let Arrival { payload: rest, placed, .. } = arrival;
+        Ok(Landing { from: Seat(from as u32), chunk, total, placed, rest })
     }
 
     fn explain(&self, fault: Fault, waiting: Option<(Seat, usize)>) -> Fault {
@@ -541,6 +569,26 @@ impl Merger {
             }
             None => fault,
         }
+    }
+}
+
+/// What a machine lends to the links, for frames of its sum.
+struct Chunks<'a> {
+    lent: Lent<'a>,
+    group: &'a [Seat],
+    kind: u8,
+    count: Step,
+}
+
+impl Berths for Chunks<'_> {
+    fn berth(&mut self, from: Seat, header: &Header, length: usize) -> Option<&mut [u8]> {
+        let Header { lane, kind, step, tag } = *header;
+        if (lane, kind, step) != (Lane::Exchange, self.kind, self.count) {
+            return None;
+        }
+        let from = self.group.iter().position(|&seat| seat == from)?;
+        let chunk = ((tag & !TOTAL) as usize, tag & TOTAL != 0);
+        self.lent.room(Seat(from as u32), chunk, length)
     }
 }
 

@@ -42,8 +42,25 @@ pub struct Arrival {
     pub from: Seat,
     /// What the sender says of it.
     pub header: Header,
-    /// Its bytes.
+    /// Its bytes, without those that lie at its berth.
     pub payload: Vec<u8>,
+    /// Bytes before them that lie at its berth, where it had one.
+    pub placed: usize,
+}
+
+/// Memory of whoever waits for messages, into which links read them.
+pub trait Berths {
+    /// Where the bytes of such a message shall lie; see [`starlings_transport::Places`].
+    fn berth(&mut self, from: Seat, header: &Header, length: usize) -> Option<&mut [u8]>;
+}
+
+/// Messages get memory of their own.
+pub(crate) struct Anywhere;
+
+impl Berths for Anywhere {
+    fn berth(&mut self, _from: Seat, _header: &Header, _length: usize) -> Option<&mut [u8]> {
+        None
+    }
 }
 
 /// The links of one seat.
@@ -155,6 +172,20 @@ impl Net {
     /// # Errors
     /// A fault that names the seat; or a message above the limit, of which nothing is sent.
     pub fn send(&self, to: Seat, header: Header, payload: &[u8], by: Deadline) -> Result<()> {
+        self.send_beside(to, (header, payload), by, &mut Anywhere)
+    }
+
+    /// As [`Net::send`]; what arrives meanwhile may go to berths.
+    ///
+    /// # Errors
+    /// As [`Net::send`].
+    pub fn send_beside(
+        &self,
+        to: Seat,
+        (header, payload): (Header, &[u8]),
+        by: Deadline,
+        berths: &mut dyn Berths,
+    ) -> Result<()> {
         assert!(header.kind & MORE == 0, "the highest bit of the kind is the shell's own");
         // The other side would take it for an attack, and the flock would go on without one of the two.
         if payload.len() > MESSAGE_BYTES_MAX {
@@ -163,7 +194,7 @@ impl Net {
             return Err(Fault::caller(what).hint("cut the model by another plan or topology"));
         }
         if to == self.seat {
-            let arrival = Arrival { from: to, header, payload: payload.to_vec() };
+            let arrival = Arrival { from: to, header, payload: payload.to_vec(), placed: 0 };
             self.shared.deliver(arrival);
             return Ok(());
         }
@@ -172,26 +203,28 @@ impl Net {
         while rest.len() > FRAGMENT_BYTES {
             let (piece, after) = rest.split_at(FRAGMENT_BYTES);
             let more = Header { kind: header.kind | MORE, ..header };
-            self.send_frame(&**link, more, piece, by).map_err(|error| self.lost(to, &error))?;
+            let sent = self.send_frame(&**link, (more, piece), by, berths);
+            sent.map_err(|error| self.lost(to, &error))?;
             rest = after;
         }
-        self.send_frame(&**link, header, rest, by).map_err(|error| self.lost(to, &error))
+        let sent = self.send_frame(&**link, (header, rest), by, berths);
+        sent.map_err(|error| self.lost(to, &error))
     }
 
     /// Sends a frame, and reads while there is no room for it: the peer may be sending, too.
     fn send_frame(
         &self,
         link: &dyn Link,
-        header: Header,
-        payload: &[u8],
+        (header, payload): (Header, &[u8]),
         by: Deadline,
+        berths: &mut dyn Berths,
     ) -> std::result::Result<(), LinkError> {
         let Some(polled) = link.polled() else { return link.send(header, payload, by) };
         polled.send_meanwhile(header, payload, by, &mut || {
             let mut state = self.shared.lock();
             if let Some(reading) = state.reading.take() {
                 state = self.shared.read(state, reading, |reading, shared| {
-                    reading.sleep(shared, Some(polled), by);
+                    reading.sleep(shared, (Some(polled), berths), by);
                 });
                 self.shared.pass_on(&state);
             } else {
@@ -212,6 +245,20 @@ impl Net {
         wanted: impl Fn(&Arrival) -> bool,
         by: Deadline,
     ) -> Result<Arrival> {
+        self.next_into(lane, wanted, by, &mut Anywhere)
+    }
+
+    /// As [`Net::next`]; what arrives may go to berths.
+    ///
+    /// # Errors
+    /// As [`Net::next`].
+    pub fn next_into(
+        &self,
+        lane: Lane,
+        wanted: impl Fn(&Arrival) -> bool,
+        by: Deadline,
+        berths: &mut dyn Berths,
+    ) -> Result<Arrival> {
         let mut state = self.shared.lock();
         loop {
             let found = self.look(&mut state, lane, &wanted);
@@ -220,7 +267,7 @@ impl Net {
                 (Ok(None), Some(left)) => {
                     state = match state.reading.take() {
                         Some(reading) => self.shared.read(state, reading, |reading, shared| {
-                            reading.attend(shared, by);
+                            reading.attend(shared, berths, by);
                         }),
                         None => self.shared.wait(state, lane, left),
                     };
@@ -244,13 +291,26 @@ impl Net {
         lane: Lane,
         wanted: impl Fn(&Arrival) -> bool,
     ) -> Result<Option<Arrival>> {
+        self.try_next_into(lane, wanted, &mut Anywhere)
+    }
+
+    /// As [`Net::try_next`]; what arrives may go to berths.
+    ///
+    /// # Errors
+    /// As [`Net::try_next`].
+    pub fn try_next_into(
+        &self,
+        lane: Lane,
+        wanted: impl Fn(&Arrival) -> bool,
+        berths: &mut dyn Berths,
+    ) -> Result<Option<Arrival>> {
         let mut state = self.shared.lock();
         let mut found = self.look(&mut state, lane, &wanted)?;
         if found.is_none()
             && let Some(reading) = state.reading.take()
         {
             state = self.shared.read(state, reading, |reading, shared| {
-                reading.sweep(shared);
+                reading.sweep(shared, berths);
             });
             let looked = self.look(&mut state, lane, &wanted);
             self.shared.pass_on(&state);
@@ -467,7 +527,7 @@ impl Shared {
                 state.standing = Standing::Reading;
                 state.is_read = true;
                 drop(state);
-                reading.sleep(self, None, Deadline::after_ms(LOOK_UP_MS));
+                reading.sleep(self, (None, &mut Anywhere), Deadline::after_ms(LOOK_UP_MS));
                 state = self.lock();
                 state.reading = Some(reading);
                 state.is_read = false;

@@ -1,10 +1,11 @@
 //! Frames out of a stream of bytes. What has arrived of a frame is kept when a deadline passes, so that a
-//! slow peer loses nothing. Small frames are read many at a time; a large payload goes straight into the
-//! vector that the receiver gets, which may be one that it gave back: memory that is warm and already ours.
+//! slow peer loses nothing. Small frames are read many at a time; a large payload goes straight to where the
+//! receiver wants it, or else into the vector that it gets, which may be one that it gave back: memory that is
+//! warm and already ours.
 
 use crate::frame::{Envelope, Expected, decode_header};
 use crate::lock::enter;
-use crate::{Frame, HEADER_BYTES, LinkError, checksum};
+use crate::{Frame, HEADER_BYTES, Landed, LinkError, Nowhere, Places, checksum};
 use starlings_core::{Deadline, Epoch, JobId};
 use std::sync::{Arc, Mutex};
 
@@ -44,8 +45,10 @@ pub(crate) struct Inbox {
     reach: usize,
     /// The frame at hand, once its header is here.
     envelope: Option<Envelope>,
-    /// Its payload, of which `filled` bytes have arrived.
+    /// Of its payload `filled` bytes have arrived. The first `placed` of them lie where the receiver wanted them, the
+    /// others here.
     payload: Vec<u8>,
+    placed: usize,
     filled: usize,
     checksum: u32,
     spare: Spare,
@@ -80,6 +83,7 @@ impl Inbox {
             reach: AHEAD_BYTES,
             envelope: None,
             payload: Vec::new(),
+            placed: 0,
             filled: 0,
             checksum: 0,
             spare,
@@ -91,18 +95,18 @@ impl Inbox {
         &mut self,
         by: Deadline,
         mut read: impl FnMut(&mut [u8]) -> Result<usize, LinkError>,
-    ) -> Result<Frame, LinkError> {
+    ) -> Result<Landed, LinkError> {
         let mut reads = 0;
         loop {
-            if let Some(frame) = self.assemble()? {
-                return Ok(frame);
+            if let Some(landed) = self.assemble(&mut Nowhere)? {
+                return Ok(landed);
             }
             // A peer that trickles always has a byte ready: the deadline holds all the same.
             if reads > 0 && by.passed() {
                 return Err(LinkError::Deadline);
             }
             reads += 1;
-            self.fill(&mut read)?;
+            self.fill(&mut read, &mut Nowhere)?;
         }
     }
 
@@ -110,22 +114,23 @@ impl Inbox {
     pub(crate) fn next_now(
         &mut self,
         mut read: impl FnMut(&mut [u8]) -> Result<usize, LinkError>,
-    ) -> Result<Option<Frame>, LinkError> {
+        places: &mut dyn Places,
+    ) -> Result<Option<Landed>, LinkError> {
         for _ in 0..READS_MAX {
-            if let Some(frame) = self.assemble()? {
-                return Ok(Some(frame));
+            if let Some(landed) = self.assemble(places)? {
+                return Ok(Some(landed));
             }
-            match self.fill(&mut read) {
+            match self.fill(&mut read, places) {
                 Ok(()) => {}
                 Err(LinkError::Deadline) => return Ok(None),
                 Err(error) => return Err(error),
             }
         }
-        self.assemble()
+        self.assemble(places)
     }
 
     /// Moves what was read ahead into the frame at hand, which is returned when it is whole.
-    fn assemble(&mut self) -> Result<Option<Frame>, LinkError> {
+    fn assemble(&mut self, places: &mut dyn Places) -> Result<Option<Landed>, LinkError> {
         let envelope = match self.envelope {
             Some(envelope) => envelope,
             None => match self.ahead[self.taken..self.arrived].first_chunk::<HEADER_BYTES>() {
@@ -140,10 +145,16 @@ impl Inbox {
         };
         let count = (envelope.length - self.filled).min(self.arrived - self.taken);
         if count > 0 {
-            self.make_room(envelope.length, count);
-            let piece = &self.ahead[self.taken..self.taken + count];
-            self.payload[self.filled..self.filled + count].copy_from_slice(piece);
-            self.checksum = checksum::append(self.checksum, piece);
+            let ahead = self.taken..self.taken + count;
+            if let Some(place) = self.place(places, &envelope) {
+                place[..count].copy_from_slice(&self.ahead[ahead.clone()]);
+                self.placed += count;
+            } else {
+                let at = self.filled - self.placed;
+                self.make_room(envelope.length - self.placed, at + count);
+                self.payload[at..at + count].copy_from_slice(&self.ahead[ahead.clone()]);
+            }
+            self.checksum = checksum::append(self.checksum, &self.ahead[ahead]);
             self.filled += count;
             self.taken += count;
         }
@@ -154,8 +165,13 @@ impl Inbox {
         self.envelope = None;
         self.filled = 0;
         self.expected.sequence += 1;
-        self.payload.truncate(envelope.length);
-        Ok(Some(Frame { header: envelope.header, payload: std::mem::take(&mut self.payload) }))
+        let (placed, mut payload) =
+            (std::mem::take(&mut self.placed), std::mem::take(&mut self.payload));
+        if placed > 0 && placed == envelope.length {
+            self.spare.put(std::mem::take(&mut payload));
+        }
+        payload.truncate(envelope.length - placed);
+        Ok(Some(Landed { frame: Frame { header: envelope.header, payload }, placed }))
     }
 
     fn begin(&mut self, envelope: Envelope) {
@@ -163,22 +179,40 @@ impl Inbox {
         self.envelope = Some(envelope);
         let is_large = envelope.length >= AHEAD_BYTES;
         self.reach = if is_large { HEADER_BYTES } else { AHEAD_BYTES };
-        self.payload = if is_large { self.spare.take() } else { vec![0; envelope.length] };
+        self.payload = if is_large { Vec::new() } else { vec![0; envelope.length] };
+    }
+
+    /// Where what is missing of the frame at hand shall lie, unless a part of it is in memory of the inbox already.
+    fn place<'a>(&self, places: &'a mut dyn Places, envelope: &Envelope) -> Option<&'a mut [u8]> {
+        if envelope.length < AHEAD_BYTES || self.placed < self.filled {
+            return None;
+        }
+        let room = places.room(&envelope.header, envelope.length)?;
+        assert_eq!(room.len(), envelope.length, "a place is as long as its payload");
+        Some(&mut room[self.placed..])
     }
 
     fn fill(
         &mut self,
         read: &mut impl FnMut(&mut [u8]) -> Result<usize, LinkError>,
+        places: &mut dyn Places,
     ) -> Result<(), LinkError> {
         if let Some(envelope) = self.envelope
             && envelope.length - self.filled >= AHEAD_BYTES
         {
             // Everything read ahead has been used by now: the payload is read to where it stays.
-            self.make_room(envelope.length, 1);
-            let room = self.payload.len().min(envelope.length);
-            let count = read(&mut self.payload[self.filled..room])?;
-            let piece = &self.payload[self.filled..self.filled + count];
-            self.checksum = checksum::append(self.checksum, piece);
+            if let Some(place) = self.place(places, &envelope) {
+                let count = read(place)?;
+                self.checksum = checksum::append(self.checksum, &place[..count]);
+                self.placed += count;
+                self.filled += count;
+                return Ok(());
+            }
+            let (at, length) = (self.filled - self.placed, envelope.length - self.placed);
+            self.make_room(length, at + 1);
+            let room = self.payload.len().min(length);
+            let count = read(&mut self.payload[at..room])?;
+            self.checksum = checksum::append(self.checksum, &self.payload[at..at + count]);
             self.filled += count;
             return Ok(());
         }
@@ -192,12 +226,15 @@ impl Inbox {
         Ok(())
     }
 
-    /// Makes room for `count` more bytes, in steps: a peer that only announces a large frame costs one step.
-    fn make_room(&mut self, length: usize, count: usize) {
+    /// Makes room for `wanted` bytes of `length`, in steps: a peer that only announces a large frame costs one step.
+    fn make_room(&mut self, length: usize, wanted: usize) {
+        if self.payload.is_empty() {
+            self.payload = self.spare.take();
+        }
         if self.payload.is_empty() {
             // Whole pages, so that the next payload may be a little longer without moving.
             self.payload = vec![0; length.min(FIRST_STEP_BYTES).next_multiple_of(PAGE_BYTES)];
-        } else if self.payload.len() < self.filled + count {
+        } else if self.payload.len() < wanted {
             self.payload.resize(length, 0);
         }
     }
@@ -245,7 +282,8 @@ mod tests {
                 Ok(piece)
             });
             match received {
-                Ok(frame) => {
+                Ok(Landed { frame, placed }) => {
+                    assert_eq!(placed, 0, "nobody had a place for it");
                     spare.put(frame.payload.clone());
                     frames.push(frame);
                 }
@@ -253,6 +291,94 @@ mod tests {
             }
         }
         frames
+    }
+
+    /// A place for every frame with an even tag, while its receiver is there.
+    struct Even {
+        place: Vec<u8>,
+        is_there: bool,
+    }
+
+    impl Places for Even {
+        fn room(&mut self, header: &Header, length: usize) -> Option<&mut [u8]> {
+            if !self.is_there || header.tag % 2 == 1 {
+                return None;
+            }
+            self.place.resize(length, 0);
+            Some(&mut self.place)
+        }
+    }
+
+    /// Reads pieces of random size, of which the receiver's place is there for some.
+    fn land_all(bytes: &[u8], count: usize, piece_max: u64, rng: &mut Rng) -> (Vec<Frame>, usize) {
+        let spare = Spare::default();
+        let mut inbox = Inbox::new(JOB, EPOCH, spare.clone());
+        let mut even = Even { place: Vec::new(), is_there: true };
+        let (mut at, mut frames, mut placed_whole) = (0, Vec::new(), 0);
+        while frames.len() < count {
+            even.is_there = rng.below(8) > 0;
+            let mut reads = 0;
+            let landed = inbox.next_now(
+                |into| {
+                    reads += 1;
+                    if reads > 2 || at == bytes.len() {
+                        return Err(LinkError::Deadline);
+                    }
+                    let most = into.len().min(bytes.len() - at);
+                    let piece = (1 + rng.below(piece_max) as usize).min(most);
+                    into[..piece].copy_from_slice(&bytes[at..at + piece]);
+                    at += piece;
+                    Ok(piece)
+                },
+                &mut even,
+            );
+            let Some(Landed { mut frame, placed }) = landed.unwrap() else { continue };
+            placed_whole += usize::from(placed > 0 && frame.payload.is_empty());
+            frame.payload = [&even.place[..placed], &frame.payload[..]].concat();
+            spare.put(frame.payload.clone());
+            frames.push(frame);
+        }
+        (frames, placed_whole)
+    }
+
+    #[test]
+    fn payloads_lie_where_they_are_wanted_whoever_reads_on_in_the_middle() {
+        let large = 5 * AHEAD_BYTES + 3;
+        let (bytes, frames) =
+            stream(&[large, large, 17, AHEAD_BYTES, 2 * FIRST_STEP_BYTES, 0, large, 9, large]);
+        for (seed, piece_max) in [(7, 9000), (8, 100_000), (9, 1 << 22)] {
+            let mut rng = Rng::named(seed, "places", &[]);
+            let (landed, _) = land_all(&bytes, frames.len(), piece_max, &mut rng);
+            assert!(landed == frames, "seed {seed}");
+        }
+        let mut rng = Rng::named(10, "places", &[]);
+        let wholes = (0..20).map(|_| land_all(&bytes, frames.len(), 1 << 22, &mut rng).1);
+        assert!(wholes.sum::<usize>() > 0, "most of them need no memory of their own");
+    }
+
+    #[test]
+    fn a_frame_that_lies_with_another_receiver_is_not_given_to_a_second() {
+        let (bytes, _) = stream(&[3 * AHEAD_BYTES]);
+        let mut inbox = Inbox::new(JOB, EPOCH, Spare::default());
+        let mut even = Even { place: Vec::new(), is_there: true };
+        let mut pieces = [&bytes[..AHEAD_BYTES], &bytes[AHEAD_BYTES..]].into_iter();
+        let mut read = |into: &mut [u8]| -> Result<usize, LinkError> {
+            let piece = pieces.next().ok_or(LinkError::Deadline)?;
+            into[..piece.len()].copy_from_slice(piece);
+            Ok(piece.len())
+        };
+        let mut once = false;
+        let begun = inbox.next_now(
+            |into| match std::mem::replace(&mut once, true) {
+                false => read(into),
+                true => Err(LinkError::Deadline),
+            },
+            &mut even,
+        );
+        assert_eq!(begun, Ok(None));
+        let landed = inbox.next(Deadline::after_ms(10_000), &mut read).unwrap();
+        assert_eq!(landed.placed, AHEAD_BYTES - HEADER_BYTES);
+        assert!(matches!(landed.whole(), Err(LinkError::Broken(_))));
     }
 
     #[test]

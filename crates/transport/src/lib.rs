@@ -30,7 +30,7 @@ pub use handshake::{
     HELLO_BYTES, Hello, PROTOCOL_VERSION, Purpose, Verdict, decode_answer, decode_hello,
     encode_hello,
 };
-pub use link::{Link, LinkError, Polled, Pulsed};
+pub use link::{Landed, Link, LinkError, Nowhere, Places, Polled, Pulsed};
 pub use listener::{Gatekeeper, Limits, Listener, Refusal};
 pub use security::{JobAuthority, Security, TlsIdentity, check_bind};
 pub use ticket::Ticket;

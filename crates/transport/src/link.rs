@@ -78,6 +78,42 @@ pub trait Pulsed: Link {
     fn beat(&self, header: Header) -> Result<(), LinkError>;
 }
 
+/// Memory of a receiver, for payloads that shall lie there and nowhere else.
+pub trait Places {
+    /// Where the payload of such a frame shall lie: as many bytes as it has. Asked again whenever more of it has arrived, and
+    /// written to before its checksum is known, so that it must be memory that nobody uses unless the frame arrives whole.
+    fn room(&mut self, header: &Header, length: usize) -> Option<&mut [u8]>;
+}
+
+/// No place for anything: payloads get memory of their own.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Nowhere;
+
+impl Places for Nowhere {
+    fn room(&mut self, _header: &Header, _length: usize) -> Option<&mut [u8]> {
+        None
+    }
+}
+
+/// A frame that arrived whole, in order and undamaged, partly where its receiver wanted it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Landed {
+    /// What the sender says of it, and the rest of its payload.
+    pub frame: Frame,
+    /// So many bytes of the payload come before the rest: they lie at their place.
+    pub placed: usize,
+}
+
+impl Landed {
+    /// The frame, for a receiver that has given no place.
+    pub(crate) fn whole(self) -> Result<Frame, LinkError> {
+        match self.placed {
+            0 => Ok(self.frame),
+            _ => Err(LinkError::Broken("a part of a frame lies with another receiver".to_string())),
+        }
+    }
+}
+
 /// A link whose frames can be awaited together with those of other links, by the thread that wants them.
 ///
 /// Law: after [`Polled::receive_now`] found nothing, the descriptor is readable as soon as more has arrived.
@@ -89,7 +125,16 @@ pub trait Polled: Link {
     ///
     /// # Errors
     /// As [`Link::receive`], except for the deadline.
-    fn receive_now(&self) -> Result<Option<Frame>, LinkError>;
+    fn receive_now(&self) -> Result<Option<Frame>, LinkError> {
+        self.receive_now_into(&mut Nowhere)?.map(Landed::whole).transpose()
+    }
+
+    /// As [`Polled::receive_now`], but a large payload is read straight to its place, where it has one. When a place is
+    /// no longer there for the rest of a payload, the rest gets memory of its own.
+    ///
+    /// # Errors
+    /// As [`Polled::receive_now`].
+    fn receive_now_into(&self, places: &mut dyn Places) -> Result<Option<Landed>, LinkError>;
 
     /// As [`Link::send`], but calls `wait` whenever it would have to wait for room: a caller that reads meanwhile
     /// cannot hold up a peer that sends at the same time.

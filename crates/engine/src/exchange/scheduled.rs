@@ -4,6 +4,10 @@
 //! Moves on one chunk happen in the order of the topology's list, whatever the order of arrival: frames that
 //! come early wait. So the fold order, and with it every bit of the sum, is fixed by the topology.
 
+mod lent;
+
+pub use lent::{Landing, Lent};
+
 use super::cut::{Part, cut};
 use starlings_codec::{Codec, Into as Put, Law, Malformed};
 use starlings_core::{Body, Seat, Update, Values, planted};
@@ -77,6 +81,8 @@ pub struct Scheduled {
     moves: Vec<Vec<Move>>,
     next: Vec<usize>,
     settled: Vec<bool>,
+    /// How often each chunk is still to be sent: the shell says what has left.
+    owed: Vec<u32>,
     early: BTreeMap<(usize, Seat, bool), Vec<u8>>,
     /// The payload that has become what its chunk is now, and from whom it came: it is sent on from the caches, where the
     /// chunk itself is not.
@@ -84,6 +90,8 @@ pub struct Scheduled {
     /// Payloads that have been absorbed, and from whom they came.
     spent: Vec<(Seat, Vec<u8>)>,
     around: Around,
+    /// Whether links may write into the sum.
+    lends: bool,
     /// Bytes that the sum touches: its own, and those of a contribution that stays as it is.
     touched: usize,
     left: usize,
@@ -92,6 +100,9 @@ pub struct Scheduled {
 
 /// Absorbed payloads that are kept for whoever wants their memory back.
 const SPENT_MAX: usize = 32;
+
+/// Sums in smaller chunks are not lent: their frames are read many at a time.
+const LENT_BYTES: usize = 32 << 10;
 
 /// From how many touched bytes on results are written around the caches: they would not stay there until they are used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -121,6 +132,7 @@ impl Scheduled {
         for step in list {
             by_chunk[step.chunk].push(step);
         }
+        let lends = codec.is_memory() && bytes / chunks.len() >= LENT_BYTES;
         Scheduled {
             codec,
             update,
@@ -128,12 +140,14 @@ impl Scheduled {
             begun: vec![true; chunks.len()],
             next: vec![0; chunks.len()],
             settled: vec![false; chunks.len()],
+            owed: vec![0; chunks.len()],
             chunks,
             moves: by_chunk,
             early: BTreeMap::new(),
             warm: None,
             spent: Vec::new(),
             around: AROUND,
+            lends,
             touched: bytes,
             left,
             over: false,
@@ -272,9 +286,13 @@ impl Scheduled {
     fn advance(&mut self, chunk: usize, out: &mut Vec<Command>) {
         while let Some(&Move { peer, act, .. }) = self.moves[chunk].get(self.next[chunk]) {
             match act {
-                Act::SendPartial => out.push(Command::Send { to: peer, chunk, total: false }),
+                Act::SendPartial => {
+                    self.owed[chunk] += 1;
+                    out.push(Command::Send { to: peer, chunk, total: false });
+                }
                 Act::SendTotal => {
                     self.settle(chunk);
+                    self.owed[chunk] += 1;
                     if planted!("done-before-sent") && self.left == 1 {
                         self.over = true;
                         out.push(Command::Done);

@@ -4,9 +4,9 @@
 //! is awaited usually comes soon: the reader polls for a while before it sleeps, and gives its core away
 //! between two looks, since there may be more workers than cores.
 
-use super::{Arrival, BYE, MESSAGE_BYTES_MAX, MORE, Shared, is_beat};
+use super::{Arrival, BYE, Berths, MESSAGE_BYTES_MAX, MORE, Shared, is_beat};
 use starlings_core::{Deadline, Seat};
-use starlings_transport::{Frame, Header, Lane, Link, LinkError, Polled};
+use starlings_transport::{Frame, Header, Landed, Lane, Link, LinkError, Places, Polled};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -64,7 +64,35 @@ struct Seen {
     is_called: bool,
 }
 
+/// The berths for frames of one link.
+struct Beside<'a> {
+    from: Seat,
+    assembly: &'a Assembly,
+    berths: &'a mut dyn Berths,
+}
+
+impl Places for Beside<'_> {
+    fn room(&mut self, header: &Header, length: usize) -> Option<&mut [u8]> {
+        // Only what is a message by itself has a berth.
+        let is_alone = header.kind & MORE == 0 && !self.assembly.has_begun(header);
+        if is_alone { self.berths.berth(self.from, header, length) } else { None }
+    }
+}
+
 impl Assembly {
+    /// Whether fragments of such a message are here.
+    fn has_begun(&self, header: &Header) -> bool {
+        self.partial.iter().any(|(of, _)| of == header)
+    }
+
+    /// As [`Assembly::add`], for a frame of which some may lie at its berth.
+    fn add_landed(&mut self, from: Seat, Landed { frame, placed }: Landed) -> Completed {
+        if placed == 0 {
+            return self.add(from, frame);
+        }
+        Completed::Message(Arrival { from, header: frame.header, payload: frame.payload, placed })
+    }
+
     pub(super) fn add(&mut self, from: Seat, frame: Frame) -> Completed {
         if frame.header.lane == Lane::Control && frame.header.kind == BYE {
             return Completed::Bye;
@@ -91,7 +119,7 @@ impl Assembly {
             self.partial.push((header, payload));
             return Completed::Nothing;
         }
-        Completed::Message(Arrival { from, header: frame.header, payload })
+        Completed::Message(Arrival { from, header: frame.header, payload, placed: 0 })
     }
 }
 
@@ -110,19 +138,19 @@ impl Reading {
     }
 
     /// Delivers what is here, without waiting. True if there was something.
-    pub(super) fn sweep(&mut self, shared: &Shared) -> bool {
-        self.look(shared, None, Duration::ZERO).is_ready && self.take(shared)
+    pub(super) fn sweep(&mut self, shared: &Shared, berths: &mut dyn Berths) -> bool {
+        self.look(shared, None, Duration::ZERO).is_ready && self.take(shared, berths)
     }
 
     /// Delivers what comes: polls as long as that is worth it, then sleeps until something happens.
-    pub(super) fn attend(&mut self, shared: &Shared, by: Deadline) {
-        if self.take_eager(shared) {
+    pub(super) fn attend(&mut self, shared: &Shared, berths: &mut dyn Berths, by: Deadline) {
+        if self.take_eager(shared, berths) {
             return;
         }
         let end = Deadline::after(self.polling);
         while self.polling >= POLLING_MIN && !end.passed() {
             let Seen { is_ready, is_called } = self.look(shared, None, Duration::ZERO);
-            if is_ready && self.take(shared) {
+            if is_ready && self.take(shared, berths) {
                 self.polling = (self.polling * 2).min(POLLING_MAX);
                 return;
             }
@@ -133,7 +161,7 @@ impl Reading {
             std::thread::yield_now();
         }
         let soon = Deadline::after(POLLING_MAX);
-        self.sleep(shared, None, by);
+        self.sleep(shared, (None, berths), by);
         // Had it been polled for a little longer, the sleep would have been saved.
         self.polling = if soon.passed() {
             self.polling / 2
@@ -143,13 +171,18 @@ impl Reading {
     }
 
     /// Delivers what comes, asleep until then or until `room` has room to send.
-    pub(super) fn sleep(&mut self, shared: &Shared, room: Option<&dyn Polled>, by: Deadline) {
-        if self.take_eager(shared) {
+    pub(super) fn sleep(
+        &mut self,
+        shared: &Shared,
+        (room, berths): (Option<&dyn Polled>, &mut dyn Berths),
+        by: Deadline,
+    ) {
+        if self.take_eager(shared, berths) {
             return;
         }
         let Some(left) = by.left() else { return };
         if self.look(shared, room, left).is_ready {
-            self.take(shared);
+            self.take(shared, berths);
         }
     }
 
@@ -178,16 +211,16 @@ impl Reading {
         Seen { is_ready: !self.ready.is_empty(), is_called }
     }
 
-    fn take_eager(&mut self, shared: &Shared) -> bool {
+    fn take_eager(&mut self, shared: &Shared, berths: &mut dyn Berths) -> bool {
         self.streams.iter().any(|stream| stream.is_eager || stream.held.is_some())
-            && self.take(shared)
+            && self.take(shared, berths)
     }
 
     /// Takes at most one frame from each link that may have one.
-    fn take(&mut self, shared: &Shared) -> bool {
+    fn take(&mut self, shared: &Shared, berths: &mut dyn Berths) -> bool {
         let mut any = false;
         for stream in &mut self.streams {
-            any |= stream.take(shared);
+            any |= stream.take(shared, berths);
         }
         any
     }
@@ -198,7 +231,7 @@ impl Stream {
         self.link.polled().expect("only links that can be polled are read here")
     }
 
-    fn take(&mut self, shared: &Shared) -> bool {
+    fn take(&mut self, shared: &Shared, berths: &mut dyn Berths) -> bool {
         if let Some(held) = self.held.take() {
             self.held = shared.offer(held);
             return self.held.is_none();
@@ -206,8 +239,9 @@ impl Stream {
         if self.is_over || !self.is_eager {
             return false;
         }
-        let frame = match self.polled().receive_now() {
-            Ok(Some(frame)) => frame,
+        let mut places = Beside { from: self.from, assembly: &self.assembly, berths };
+        let landed = match self.polled().receive_now_into(&mut places) {
+            Ok(Some(landed)) => landed,
             Ok(None) => {
                 self.is_eager = false;
                 return false;
@@ -217,7 +251,7 @@ impl Stream {
                 return true;
             }
         };
-        match self.assembly.add(self.from, frame) {
+        match self.assembly.add_landed(self.from, landed) {
             Completed::Nothing => {}
             Completed::Message(arrival) => self.held = shared.offer(arrival),
             Completed::Bye => self.end(shared, None),
@@ -282,6 +316,36 @@ mod tests {
         assert_eq!(add(frame(2, 7, b"small")), Some((2, b"small".to_vec())));
         assert_eq!(add(frame(1, 7, b"sh")), Some((1, b"push".to_vec())));
         assert_eq!(add(frame(6, 3, b"ror")), Some((6, b"mirror".to_vec())));
+    }
+
+    /// A berth for whatever comes.
+    struct Always(Vec<u8>);
+
+    impl Berths for Always {
+        fn berth(&mut self, _from: Seat, _header: &Header, length: usize) -> Option<&mut [u8]> {
+            self.0.resize(length, 0);
+            Some(&mut self.0)
+        }
+    }
+
+    #[test]
+    fn only_what_is_a_message_by_itself_has_a_berth() {
+        let mut assembly = Assembly::default();
+        let mut berths = Always(Vec::new());
+        let mut has_berth = |assembly: &Assembly, header: Header| {
+            let mut beside = Beside { from: Seat(1), assembly, berths: &mut berths };
+            beside.room(&header, 9).is_some()
+        };
+        assert!(has_berth(&assembly, frame(1, 7, b"").header));
+        assert!(!has_berth(&assembly, frame(1 | MORE, 7, b"").header), "a fragment");
+        assert!(matches!(assembly.add(Seat(1), frame(1 | MORE, 7, b"pu")), Completed::Nothing));
+        assert!(!has_berth(&assembly, frame(1, 7, b"").header), "the last fragment");
+        assert!(has_berth(&assembly, frame(1, 8, b"").header), "another message");
+        let landed = Landed { frame: frame(1, 8, b"rest"), placed: 5 };
+        let Completed::Message(arrival) = assembly.add_landed(Seat(1), landed) else {
+            panic!("it is whole");
+        };
+        assert_eq!((arrival.placed, &arrival.payload[..]), (5, &b"rest"[..]));
     }
 
     #[test]

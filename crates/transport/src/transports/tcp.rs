@@ -6,8 +6,8 @@ use crate::socket::{Socket, lost};
 use crate::tls::TlsStream;
 use crate::turn::Turn;
 use crate::{
-    Frame, HEADER_BYTES, Header, Link, LinkError, PAYLOAD_BYTES_MAX, Polled, Pulsed, TransportKind,
-    encode_header,
+    Frame, HEADER_BYTES, Header, Landed, Link, LinkError, PAYLOAD_BYTES_MAX, Places, Polled,
+    Pulsed, TransportKind, encode_header,
 };
 use starlings_core::{Deadline, Entry, Epoch, JobId, failpoint};
 use std::fmt;
@@ -135,7 +135,7 @@ impl Link for TcpLink {
         }
         match inbox.next(by, |into| self.stream.read_some(into, by)) {
             Err(why) if why != LinkError::Deadline => Err(self.end(why)),
-            received => received,
+            received => received.and_then(Landed::whole),
         }
     }
 
@@ -193,12 +193,12 @@ impl Polled for TcpLink {
         self.socket().descriptor()
     }
 
-    fn receive_now(&self) -> Result<Option<Frame>, LinkError> {
+    fn receive_now_into(&self, places: &mut dyn Places) -> Result<Option<Landed>, LinkError> {
         let Some(mut inbox) = self.incoming.take_now() else { return Ok(None) };
         if let Some(why) = self.ended.get() {
             return Err(why.clone());
         }
-        inbox.next_now(|into| self.socket().read_now(into)).map_err(|why| self.end(why))
+        inbox.next_now(|into| self.socket().read_now(into), places).map_err(|why| self.end(why))
     }
 
     fn send_meanwhile(

@@ -25,7 +25,7 @@ pub use kernels::Number;
 pub use layout::PORTS;
 pub use parts::{Numbers, NumbersMut, Turn};
 pub use segment::{Identity, Offer, Segment, View};
-pub use slices::{add, put_around, sum_around, sum_beside};
+pub use slices::{add, add_to, put_around, sum_around, sum_beside};
 pub use waiting::Patience;
 
 use crate::TransportKind;

@@ -46,6 +46,19 @@ pub fn add<T: Number>(into: &mut [T], theirs: &[T]) {
     unsafe { fold(&[first.cast_const(), theirs.as_ptr()], target, into.len()) }
 }
 
+/// Puts `base + into` into `into`.
+///
+/// # Panics
+/// If lengths differ.
+pub fn add_to<T: Number>(base: &[T], into: &mut [T]) {
+    assert_eq!(into.len(), base.len(), "a number for every number");
+    let (first, second) = (into.as_mut_ptr(), std::ptr::null_mut());
+    let target = Target { first, is_streamed: false, second };
+    // SAFETY: both have as many numbers. The second source is the target: each line of it is read before it is written, and
+    // no other is ever read after that.
+    unsafe { fold(&[base.as_ptr(), first.cast_const()], target, into.len()) }
+}
+
 /// Copies `from` into `into`, around the caches.
 ///
 /// # Panics
@@ -73,6 +86,9 @@ mod tests {
             assert_eq!(into[from..from + len], wanted[from..], "{len} numbers from {from}");
             into.copy_from_slice(&[&base[..], &[-1.0]].concat());
             add(&mut into[from..from + len], &theirs[from..]);
+            assert_eq!(into[from..from + len], wanted[from..], "{len} numbers from {from}");
+            into[from..from + len].copy_from_slice(&theirs[from..]);
+            add_to(&base[from..], &mut into[from..from + len]);
             assert_eq!(into[from..from + len], wanted[from..], "{len} numbers from {from}");
             sum_around(&base[from..], &mut theirs[from..], &mut into[from..from + len]);
             assert_eq!(into[from..from + len], wanted[from..], "{len} numbers from {from}");

@@ -49,7 +49,7 @@ pub(crate) struct Blocks<'a> {
 impl Blocks<'_> {
     /// The next block; `None` at the end.
     pub(crate) fn next(&mut self) -> Result<Option<Block>> {
-        let mut bytes = Vec::with_capacity(BLOCK_BYTES);
+        let mut bytes = Vec::with_capacity(self.stream.room(BLOCK_BYTES));
         bytes.append(&mut self.rest);
         let mut wanted = BLOCK_BYTES;
         let whole = loop {

@@ -63,15 +63,17 @@ impl Input {
     pub(crate) fn open<'a>(&'a self, tally: Option<&'a Tally>) -> Result<Stream<'a>> {
         match self {
             Input::File(path) => {
-                let open = || File::open(path).map_err(|error| cannot_open(path, &error));
+                let mut file = File::open(path).map_err(|error| cannot_open(path, &error))?;
+                let failed = |error| cannot_read(&self.name(), false, &error);
                 let mut magic = [0; 4];
-                let length = read_up_to(&mut open()?, &mut magic)
-                    .map_err(|error| cannot_read(&self.name(), false, &error))?;
+                let length = read_up_to(&mut file, &mut magic).map_err(failed)?;
+                file.rewind().map_err(failed)?;
+                let size = file.metadata().map_err(failed)?.len();
                 let plain: Plain<'a> = match tally {
-                    None => Plain::File(open()?),
-                    Some(tally) => Plain::Other(Box::new(Hashing { inner: open()?, tally })),
+                    None => Plain::File(file),
+                    Some(tally) => Plain::Other(Box::new(Hashing { inner: file, tally })),
                 };
-                self.decode(&magic[..length], plain)
+                self.decode(&magic[..length], plain, size)
             }
             #[cfg(feature = "remote")]
             Input::Remote(remote) => {
@@ -83,7 +85,7 @@ impl Input {
                     None => Plain::Remote(reader()),
                     Some(tally) => Plain::Other(Box::new(Hashing { inner: reader(), tally })),
                 };
-                self.decode(&magic, plain)
+                self.decode(&magic, plain, remote.size())
             }
             Input::Memory { bytes, .. } => {
                 let plain: Plain<'a> = match tally {
@@ -92,7 +94,7 @@ impl Input {
                         Plain::Other(Box::new(Hashing { inner: bytes.as_slice(), tally }))
                     }
                 };
-                self.decode(&bytes[..bytes.len().min(4)], plain)
+                self.decode(&bytes[..bytes.len().min(4)], plain, bytes.len() as u64)
             }
         }
     }
@@ -112,32 +114,43 @@ impl Input {
         copied.map(|_| ()).map_err(|error| cannot_read(&self.name(), false, &error))
     }
 
-    fn decode<'a>(&self, magic: &[u8], plain: Plain<'a>) -> Result<Stream<'a>> {
+    fn decode<'a>(&self, magic: &[u8], plain: Plain<'a>, size: u64) -> Result<Stream<'a>> {
         let name = self.name();
+        let unpacked = |read: Box<dyn Read + Send + 'a>| Stream {
+            name: name.clone(),
+            packed: true,
+            size: u64::MAX,
+            inner: Plain::Other(read),
+        };
         Ok(match magic {
             [0x1f, 0x8b, ..] => {
                 let decoder = flate2::bufread::MultiGzDecoder::new(BufReader::with_capacity(
                     STEP,
                     plain.into_read(),
                 ));
-                Stream { name, packed: true, inner: Plain::Other(Box::new(decoder)) }
+                unpacked(Box::new(decoder))
             }
             [0x28, 0xb5, 0x2f, 0xfd] => {
                 let decoder = zstd::Decoder::new(plain.into_read())
                     .map_err(|error| cannot_read(&name, true, &error))?;
-                Stream { name, packed: true, inner: Plain::Other(Box::new(decoder)) }
+                unpacked(Box::new(decoder))
             }
-            _ => Stream { name, packed: false, inner: plain },
+            _ => Stream { name, packed: false, size, inner: plain },
         })
     }
 }
 
 const STEP: usize = 1 << 16;
+/// Most memory that is taken before bytes arrive.
+const AHEAD: usize = 1 << 22;
 
 /// Decompressed bytes, in order.
 pub(crate) struct Stream<'a> {
     name: String,
     packed: bool,
+    /// The bytes of all of it when it was opened, or as many as can be. Only buffers are made by it, so that a small
+    /// file takes a small one; where reading ends is for the bytes to say.
+    size: u64,
     inner: Plain<'a>,
 }
 
@@ -160,9 +173,14 @@ impl<'a> Plain<'a> {
 }
 
 impl Stream<'_> {
+    /// Room for the next `length` bytes: no more than there may be.
+    pub(crate) fn room(&self, length: usize) -> usize {
+        length.min(AHEAD).min(usize::try_from(self.size).unwrap_or(AHEAD))
+    }
+
     /// Appends up to `length` bytes to `buffer`; fewer only at the end. Memory grows with what arrives.
     pub(crate) fn append(&mut self, length: usize, buffer: &mut Vec<u8>) -> Result<usize> {
-        buffer.reserve(length.min(1 << 22));
+        buffer.reserve(self.room(length));
         let appended = match &mut self.inner {
             Plain::File(file) => file.take(length as u64).read_to_end(buffer),
             #[cfg(feature = "remote")]
@@ -272,5 +290,53 @@ pub(crate) fn cannot_open(path: &Path, error: &io::Error) -> Fault {
         None => {
             fault.hint(format!("its folder {} has no file of a similar name", folder.display()))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    fn written(bytes: &[u8]) -> tempfile::NamedTempFile {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        file.write_all(bytes).unwrap();
+        file
+    }
+
+    /// Ten thousand files of a few lines took a buffer of megabytes each, and as long as that takes.
+    #[test]
+    fn a_small_file_takes_a_small_buffer() {
+        let file = written(b"1,2\n3,4\n");
+        let input = Input::File(file.path().to_path_buf());
+        let tally = Tally::default();
+        for tally in [None, Some(&tally)] {
+            let mut buffer = Vec::new();
+            assert_eq!(input.open(tally).unwrap().append(2 << 20, &mut buffer).unwrap(), 8);
+            assert_eq!(buffer, b"1,2\n3,4\n");
+            assert!(buffer.capacity() < 1024, "{} bytes for 8", buffer.capacity());
+        }
+        assert_eq!(tally.digest(), *blake3::hash(b"1,2\n3,4\n").as_bytes());
+    }
+
+    /// The size at the opening only makes the buffer.
+    #[test]
+    fn a_file_that_grows_while_it_is_open_is_read_to_its_end() {
+        let mut file = written(b"1\n");
+        let input = Input::File(file.path().to_path_buf());
+        let mut stream = input.open(None).unwrap();
+        file.write_all(&b"2\n".repeat(5000)).unwrap();
+        let mut buffer = Vec::new();
+        assert_eq!(stream.append(1 << 20, &mut buffer).unwrap(), 10_002);
+        assert!(buffer.starts_with(b"1\n2\n") && buffer.ends_with(b"2\n2\n"));
+    }
+
+    #[test]
+    fn an_empty_file_has_no_bytes() {
+        let file = written(b"");
+        let input = Input::File(file.path().to_path_buf());
+        let mut buffer = Vec::new();
+        assert_eq!(input.open(None).unwrap().append(1 << 20, &mut buffer).unwrap(), 0);
+        assert_eq!(input.size().unwrap(), 0);
     }
 }

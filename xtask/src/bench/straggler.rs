@@ -1,8 +1,7 @@
 //! One worker of three slowed four times, by stopping its process again and again: what each consistency makes of it,
 //! as time to the same objective. On a busy machine a process that was stopped is let run before others, so that the
 //! length of a stop is first found by trial. And one of two slowed three times, each with a core of its own on two cores:
-//! what `deal = "speed"` makes of it beside the ideal, once with stops (messages wait for them, too) and once because two
-//! other processes compute on its core (it is slow, and yet answers).
+//! what `deal = "speed"` makes of it beside the ideal.
 
 use super::plot::{Chart, Mark, Scale, Series};
 use super::sheet::{Finding, Sheet, bytes, number};
@@ -28,15 +27,6 @@ struct Hurdle {
     slowness: f64,
 }
 
-/// What makes a worker slow.
-#[derive(Clone, Copy)]
-enum Slow {
-    /// It is stopped for so many seconds after each millisecond that it runs.
-    Stops(f64),
-    /// Every worker has a core of its own, and this many others compute on its.
-    Beside(usize),
-}
-
 const THREE: Hurdle = Hurdle { workers: 3, slowness: 4.0 };
 const TWO: Hurdle = Hurdle { workers: 2, slowness: 3.0 };
 
@@ -57,25 +47,11 @@ const PAIR: &[(&str, &[&str])] = &[
     ("local 8, deal by speed", &["consistency=local", "deal=speed"]),
 ];
 const PAIR_ROUNDS: usize = 3;
-/// With two others on its core a worker has a third of it.
-const OTHERS: usize = 2;
-/// Computes until it is told to end, and no longer than a run may take.
-const BUSY: &str = "while [ $SECONDS -lt 240 ]; do :; done";
 
 fn run(suite: &Suite<'_>) -> Result<Finding, String> {
     let mut finding = Finding::default();
-    if suite.wants("two, stopped") {
-        let (first, stop) = calibrate(suite, TWO)?;
-        let how =
-            format!("stopped {:.1} ms for every {:.0} ms that it runs", stop * 1e3, RUN * 1e3);
-        let title = ("straggler-two", "One worker of two slowed three times");
-        two(suite, &mut finding, (title, &how), (vec![first], None, Slow::Stops(stop)))?;
-    }
-    if suite.wants("two, beside others") {
-        let how = format!("beside {OTHERS} other busy processes on the one core that it has");
-        let title = ("straggler-two-beside", "One worker of two on a core that it shares");
-        let alone = Some(Slow::Beside(0));
-        two(suite, &mut finding, (title, &how), (Vec::new(), alone, Slow::Beside(OTHERS)))?;
+    if suite.wants("two") {
+        two(suite, &mut finding)?;
     }
     if suite.wants("three") {
         three(suite, &mut finding)?;
@@ -84,20 +60,14 @@ fn run(suite: &Suite<'_>) -> Result<Finding, String> {
 }
 
 /// One of two slowed three times, in turns, with the ideal beside it.
-fn two(
-    suite: &Suite<'_>,
-    finding: &mut Finding,
-    ((file, title), how): ((&str, &str), &str),
-    (first, alone, slowed): (Vec<Trial>, Option<Slow>, Slow),
-) -> Result<(), String> {
+fn two(suite: &Suite<'_>, finding: &mut Finding) -> Result<(), String> {
+    let (first, stop) = calibrate(suite, TWO)?;
     let (mut nobody, mut slow) = (Vec::new(), vec![Vec::new(); PAIR.len()]);
-    let measured = first.len();
-    slow[0].extend(first);
+    slow[0].push(first);
     for round in 0..if suite.is_quick { 1 } else { PAIR_ROUNDS } {
-        nobody.push(trial(suite, ("bsp, nobody slow", PAIR[0].1), (TWO, alone))?);
-        let skip = if round == 0 { measured } else { 0 };
-        for (setting, trials) in PAIR.iter().zip(&mut slow).skip(skip) {
-            trials.push(trial(suite, *setting, (TWO, Some(slowed)))?);
+        nobody.push(trial(suite, ("bsp, nobody slow", PAIR[0].1), (TWO, None))?);
+        for (setting, trials) in PAIR.iter().zip(&mut slow).skip(usize::from(round == 0)) {
+            trials.push(trial(suite, *setting, (TWO, Some(stop)))?);
         }
     }
     let middle = |of: &dyn Fn(&Trial) -> f64, trials: &[Trial]| {
@@ -126,19 +96,21 @@ fn two(
     rows[1].resize(6, "–".to_string());
     rows.extend(PAIR.iter().zip(&slow).map(|(setting, trials)| row(setting.0, trials, true)));
     let note = format!(
-        "`bench/jobs/straggler.toml` with two worker processes, the second {how} in all rows but the first, which makes its \
-         computation {slow_times:.2} times as long. The ideal is what the first row's time would be \
+        "`bench/jobs/straggler.toml` with two worker processes, the second stopped {:.1} ms for every {:.0} ms that it runs in all \
+         rows but the first, which makes its computation {slow_times:.2} times as long. The ideal is what the first row's time would be \
          if one worker and 1/{slow_times:.2} of another did the work of two, communication included. Seconds of training, medians of \
          runs in turns. Load of the machine at the end: {}.",
+        stop * 1e3,
+        RUN * 1e3,
         super::slow_links::load()
     );
     let sheet = Sheet {
-        title: title.to_string(),
+        title: "One worker of two slowed three times".to_string(),
         notes: vec![note],
         header: vec!["how", "s in all", "over the ideal", "slowness", "final objective", "runs"],
         rows,
     };
-    finding.sheets.push((file.to_string(), sheet));
+    finding.sheets.push(("straggler-two".to_string(), sheet));
     Ok(())
 }
 
@@ -148,7 +120,7 @@ fn three(suite: &Suite<'_>, finding: &mut Finding) -> Result<(), String> {
     let (bsp, stop) = calibrate(suite, THREE)?;
     all.push(bsp);
     for setting in &SETTINGS[1..] {
-        match trial(suite, *setting, (THREE, Some(Slow::Stops(stop)))) {
+        match trial(suite, *setting, (THREE, Some(stop))) {
             Ok(trial) => all.push(trial),
             Err(why) => finding.skip(format!("{}: {why}", setting.0)),
         }
@@ -203,7 +175,7 @@ fn three(suite: &Suite<'_>, finding: &mut Finding) -> Result<(), String> {
 fn trial(
     suite: &Suite<'_>,
     (name, sets): (&str, &[&str]),
-    (hurdle, slow): (Hurdle, Option<Slow>),
+    (hurdle, stop): (Hurdle, Option<f64>),
 ) -> Result<Trial, String> {
     let model = std::env::temp_dir().join(format!("starlings-straggler-{}", std::process::id()));
     let mut command = Command::new(&suite.binary);
@@ -215,9 +187,12 @@ fn trial(
         command.args(["--set", "train.epochs=2"]);
     }
     let mut process = Process::start(&mut command)?;
-    let brakes = brakes(&process, hurdle.workers, slow)?;
+    let brake = match stop {
+        Some(stop) => Some(Brake::on(slow_process(&process, hurdle.workers - 1)?, stop)?),
+        None => None,
+    };
     let said = process.finish(LIMIT);
-    drop(brakes);
+    drop(brake);
     let _ = std::fs::remove_file(&model);
     let trial = Trial::from_events(name, &said?)?;
     eprintln!("  {name}: {:.1} s", trial.seconds);
@@ -229,7 +204,7 @@ fn calibrate(suite: &Suite<'_>, hurdle: Hurdle) -> Result<(Trial, f64), String> 
     let wanted = hurdle.slowness;
     let mut stop = RUN * (wanted - 1.0);
     for _ in 0..3 {
-        let trial = trial(suite, SETTINGS[0], (hurdle, Some(Slow::Stops(stop))))?;
+        let trial = trial(suite, SETTINGS[0], (hurdle, Some(stop)))?;
         let seen = slowness(&trial).ok_or("the report has no paces")?;
         eprintln!("  stops of {:.0} ms make it {seen:.2} times as slow", stop * 1e3);
         if (0.85 * wanted..1.15 * wanted).contains(&seen) {
@@ -237,7 +212,7 @@ fn calibrate(suite: &Suite<'_>, hurdle: Hurdle) -> Result<(Trial, f64), String> 
         }
         stop = (stop * (wanted - 1.0) / (seen - 1.0).max(0.2)).clamp(RUN, 0.2);
     }
-    Ok((trial(suite, SETTINGS[0], (hurdle, Some(Slow::Stops(stop))))?, stop))
+    Ok((trial(suite, SETTINGS[0], (hurdle, Some(stop)))?, stop))
 }
 
 /// The slow seat's time of computation beside the mean of the others'. Under gates that let it fall behind it does less.
@@ -246,8 +221,8 @@ fn slowness(trial: &Trial) -> Option<f64> {
     Some(slow / (others.iter().sum::<f64>() / others.len() as f64))
 }
 
-/// The process of a seat, as the events name it.
-fn process_of(process: &Process, rank: u64) -> Result<u64, String> {
+/// The process of the seat that is to be slow, as the events name it.
+fn slow_process(process: &Process, rank: u64) -> Result<u64, String> {
     let start = Instant::now();
     while start.elapsed() < Duration::from_secs(60) {
         let text = process.so_far()?;
@@ -262,27 +237,7 @@ fn process_of(process: &Process, rank: u64) -> Result<u64, String> {
     Err("no worker told its process in 60 s".to_string())
 }
 
-/// Slows the last worker down, until what comes back is dropped.
-fn brakes(process: &Process, workers: u64, slow: Option<Slow>) -> Result<Vec<Brake>, String> {
-    match slow {
-        None => Ok(Vec::new()),
-        Some(Slow::Stops(stop)) => Ok(vec![Brake::on(process_of(process, workers - 1)?, stop)?]),
-        Some(Slow::Beside(others)) => {
-            for rank in 0..workers {
-                let id = process_of(process, rank)?.to_string();
-                let words = ["--all-tasks", "--cpu-list", "--pid", &rank.to_string(), &id];
-                let pinned = Command::new("taskset").args(words).output();
-                if !pinned.as_ref().is_ok_and(|output| output.status.success()) {
-                    return Err(format!("taskset could not give rank {rank} core {rank}"));
-                }
-            }
-            let id = process_of(process, workers - 1)?;
-            (0..others).map(|_| Brake::beside(id, workers - 1)).collect()
-        }
-    }
-}
-
-/// Slows a process down until it is dropped.
+/// Stops and continues a process until it is dropped.
 struct Brake {
     id: u64,
     _shell: Process,
@@ -293,13 +248,6 @@ impl Brake {
         let words = ["-c", BRAKE, &id.to_string(), &format!("{stop:.3}")];
         let shell = Process::start(Command::new("bash").args(words))?;
         Ok(Brake { id, _shell: shell })
-    }
-
-    /// Something that computes on its core.
-    fn beside(id: u64, core: u64) -> Result<Brake, String> {
-        let core = core.to_string();
-        let words = ["--cpu-list", &core, "bash", "-c", BUSY];
-        Ok(Brake { id, _shell: Process::start(Command::new("taskset").args(words))? })
     }
 }
 

@@ -45,7 +45,11 @@ def ours(binary, folder, job, **sets):
     ended = subprocess.run(command, cwd=folder, capture_output=True, text=True)
     if ended.returncode:
         sys.exit(ended.stderr)
-    return json.loads(ended.stdout.splitlines()[-1])
+    report = json.loads(ended.stdout.splitlines()[-1])
+    # A flock outlives a worker that is lost, but then it is no longer the one that was asked for.
+    if report["faults"]:
+        sys.exit(f"workers were lost: {report['faults']}")
+    return report
 
 
 def fashion(binary, folder, kind, epochs, wanted):

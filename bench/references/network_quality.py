@@ -3,7 +3,8 @@ against fixed marks, and two language models on Tiny Shakespeare against the sam
 PyTorch. Prints JSON, and to standard error a line a figure; ends with 1 if a mark is missed.
 
 Usage: network_quality.py --binary target/release/starlings [--text input.txt] [--only mlp|cnn|decoder|lstm] [--epochs N]
-       > bench/references/network_quality.json
+       [--workers N] [--codec raw|int8] > bench/references/network_quality.json
+With --workers or --codec only those runs of mlp and cnn are made.
 """
 
 import argparse
@@ -44,17 +45,22 @@ def ours(binary, folder, job, **sets):
     ended = subprocess.run(command, cwd=folder, capture_output=True, text=True)
     if ended.returncode:
         sys.exit(ended.stderr)
-    return json.loads(ended.stdout.splitlines()[-1])
+    report = json.loads(ended.stdout.splitlines()[-1])
+    # A flock outlives a worker that is lost, but then it is no longer the one that was asked for.
+    if report["faults"]:
+        sys.exit(f"workers were lost: {report['faults']}")
+    return report
 
 
-def fashion(binary, folder, kind, epochs):
+def fashion(binary, folder, kind, epochs, wanted):
     files = {part: f'{{ images = "{FASHION}{name}-images-idx3-ubyte.gz", labels = "{FASHION}{name}-labels-idx1-ubyte.gz" }}'
              for part, name in (("train", "train"), ("test", "t10k"))}
     job = (f"[data]\ntrain = {files['train']}\ntest = {files['test']}\n"
            '[[prepare]]\nname = "scale"\nkind = "max-abs"\n'
            f"[learner]\n{IMAGES[kind]}schedule = \"cosine\"\n[train]\nepochs = {epochs}\nbatch = 128\nseed = 1\n"
            '[cluster]\nlauncher = "processes"\n')
-    runs = [(workers, codec) for workers in (2, 4) for codec in ("raw", "int8")]
+    runs = [(workers, codec) for workers in (2, 4) for codec in ("raw", "int8")
+            if wanted[0] in (None, workers) and wanted[1] in (None, codec)]
     found = []
     for workers, codec in runs:
         # Eight bits cannot be added on the way round a ring: each sends its own to all.
@@ -63,8 +69,8 @@ def fashion(binary, folder, kind, epochs):
         found.append({"workers": workers, "codec": codec, "accuracy": report["evaluation"]["accuracy"]})
         print(kind, found[-1], file=sys.stderr)
     raw = {run["workers"]: run["accuracy"] for run in found if run["codec"] == "raw"}
-    reached = all(accuracy >= MARKS[kind] for accuracy in raw.values())
-    near = all(abs(run["accuracy"] - raw[run["workers"]]) <= 0.005 for run in found)
+    reached = all(run["accuracy"] >= MARKS[kind] for run in found)
+    near = all(abs(run["accuracy"] - raw.get(run["workers"], run["accuracy"])) <= 0.005 for run in found)
     return {"epochs": epochs, "mark": MARKS[kind], "runs": found, "reached": reached and near}
 
 
@@ -167,6 +173,8 @@ def main():
     words.add_argument("--text", default="../shared/data/tinyshakespeare_input.txt", type=os.path.abspath)
     words.add_argument("--only", choices=[*MARKS, *TEXTS])
     words.add_argument("--epochs", type=int)
+    words.add_argument("--workers", type=int, choices=[2, 4])
+    words.add_argument("--codec", choices=["raw", "int8"])
     given = words.parse_args()
     figures = {"made with": f"torch {torch.__version__}"}
     with tempfile.TemporaryDirectory() as folder:
@@ -177,7 +185,7 @@ def main():
                 print(f"{kind}: {there} is not there", file=sys.stderr)
                 continue
             if kind in MARKS:
-                figures[kind] = fashion(given.binary, folder, kind, epochs)
+                figures[kind] = fashion(given.binary, folder, kind, epochs, (given.workers, given.codec))
             else:
                 figures[kind] = language(given.binary, folder, kind, epochs, given.text)
     print(json.dumps(figures, indent=1))

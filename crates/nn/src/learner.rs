@@ -66,6 +66,11 @@ pub(crate) trait Design: Send + Sync {
         true
     }
 
+    /// Whether stages track means besides their gradients.
+    fn tracks(&self) -> bool {
+        self.lines(1).iter().any(|line| self.own().tracks(line))
+    }
+
     /// The one stage that it is, where no lines describe it.
     #[cfg(feature = "modules")]
     fn whole(
@@ -125,8 +130,7 @@ type StackKey = (Sizes, Option<(usize, usize)>);
 impl Network {
     /// A network of a design. Lines that cannot be understood are refused here, forms that do not fit at the start.
     pub(crate) fn new(design: Box<dyn Design>, goal: Goal, recipe: Recipe) -> Network {
-        let mut lines = design.lines(1);
-        let tracks = lines.iter().any(|line| design.own().tracks(line));
+        let (mut lines, tracks) = (design.lines(1), design.tracks());
         lines.push("linear 1".to_string());
         let splits = recipe.solver.is_row_wise() && split::can_split(&lines);
         Network { design, goal, recipe, tracks, splits, known: Mutex::new(None) }
@@ -311,7 +315,7 @@ impl Network {
         update: &Update,
         moment: &Moment,
     ) -> Stride {
-        let trained = parameters.iter().filter(|parameter| parameter.care != Care::Tracked);
+        let trained = parameters.iter().filter(|parameter| parameter.care.learns());
         let trained = trained.map(|parameter| parameter.name.as_str());
         let rate = self.recipe.solver.rate;
         let factor = self.recipe.schedule.factor(moment.step.0, sizes.steps);
@@ -561,9 +565,9 @@ impl Learner for Network {
         let mut finite = true;
         for parameter in parameters {
             let Some(block) = update.get(&parameter.name) else { continue };
-            if parameter.care == Care::Tracked {
+            if !parameter.care.learns() {
                 let rows = update.get(COUNT).map_or(0.0, |block| block.f64s()[0]);
-                track(f32s_mut(model, &parameter.name), &block.body, rows);
+                track(f32s_mut(model, &parameter.name), parameter.care, (&block.body, rows));
                 continue;
             }
             each_run(&block.body, |from, sums| {
@@ -733,15 +737,18 @@ pub(crate) fn each_run(body: &Body, mut visit: impl FnMut(usize, &[f32])) {
     }
 }
 
-/// Moves running means towards those of a step.
-fn track(means: &mut [f32], body: &Body, rows: f64) {
+/// Moves running means towards those of a step, or by what its rows have moved them on average.
+fn track(means: &mut [f32], care: Care, (body, rows): (&Body, f64)) {
     let Body::Dense(Values::F32(sums)) = body else { return };
     if rows == 0.0 || !all_finite(sums) {
         return;
     }
     let share = (1.0 / rows) as f32;
     for (mean, sum) in means.iter_mut().zip(sums) {
-        *mean += FRESH * (sum * share - *mean);
+        *mean += match care {
+            Care::Moved => sum * share,
+            _ => FRESH * (sum * share - *mean),
+        };
     }
 }
 
@@ -754,7 +761,7 @@ fn squared_error(a: &[f32], b: &[f32]) -> f32 {
 /// The squared length of a stage's gradient, or of a part's: what all parts have is told by the first.
 fn own_squares(stack: &Stack, model: &Model, update: &Update) -> f64 {
     let part = parts::part_of(model).map_or(0, |(part, _)| part);
-    let trained = stack.parameters().iter().filter(|it| it.care != Care::Tracked);
+    let trained = stack.parameters().iter().filter(|it| it.care.learns());
     let mine = trained.filter(|it| part == 0 || it.name.contains('@'));
     mine.filter_map(|it| update.get(&it.name).map(squared)).sum()
 }

@@ -5,7 +5,7 @@
 pub(crate) use crate::device::{ON_FLEX, device};
 use crate::lent::Loan;
 use crate::precision::Precision;
-use crate::stage::{Care, Parameter};
+use crate::stage::Parameter;
 use burn_tensor::{DType, Gradients, Tensor, TensorData};
 use starlings_core::{Model, Rng, Shard, Values};
 use starlings_learn::Moment;
@@ -62,7 +62,7 @@ impl<'a> Weights<'a> {
             } else {
                 tensor(values.to_vec(), shape)
             };
-            let line = match learns(index) && parameter.care != Care::Tracked {
+            let line = match learns(index) && parameter.care.learns() {
                 true => line.autodiff().require_grad(),
                 false => line,
             };
@@ -121,7 +121,7 @@ pub(crate) struct Pass<'a> {
     weights: &'a Weights<'a>,
     /// What is known while it learns; nothing while it answers.
     pub(crate) lesson: Option<Lesson>,
-    /// What tracked parameters should become: sums over rows.
+    /// What tracked parameters should become, and by what others have moved: sums over rows.
     pub(crate) tracked: BTreeMap<String, Vec<f32>>,
     /// What is to be small besides the loss, summed over rows.
     pub(crate) penalty: Option<Tensor<1>>,

@@ -102,7 +102,7 @@ impl Solver {
     /// The endings of the names of a parameter's state: velocity or mean gradient, then squares.
     fn state(&self, parameter: &Parameter) -> [Option<&'static str>; 2] {
         match self.method {
-            _ if parameter.care == Care::Tracked => [None, None],
+            _ if !parameter.care.learns() => [None, None],
             Method::Sgd => [None, None],
             Method::Momentum | Method::Nesterov => [Some("velocity"), None],
             Method::AdaGrad | Method::RmsProp => [None, Some("squares")],

@@ -99,6 +99,19 @@ pub(crate) enum Care {
     Vector,
     /// It is not trained: a running mean of what the stage sees (batch normalisation).
     Tracked,
+    /// It is not trained: passes that learn move it themselves, or leave it as it is (what a user's own layers keep).
+    #[cfg_attr(
+        not(feature = "modules"),
+        expect(dead_code, reason = "layers of the catalogue have none")
+    )]
+    Moved,
+}
+
+impl Care {
+    /// Whether it follows its gradient.
+    pub(crate) fn learns(self) -> bool {
+        matches!(self, Care::Matrix | Care::Vector)
+    }
 }
 
 /// One named tensor of a stage.

@@ -49,7 +49,9 @@ impl Sums {
             }
             let parameter = &parameters[index];
             let part = match (parameter.care, &mut gradients) {
-                (Care::Tracked, _) => pass.tracked.remove(&parameter.name).unwrap_or_default(),
+                (Care::Tracked | Care::Moved, _) => {
+                    pass.tracked.remove(&parameter.name).unwrap_or_default()
+                }
                 (_, Some(gradients)) => weights.gradient(parameter, gradients),
                 (_, None) => continue,
             };

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
 
 use burn::module::{Module, Param};
-use burn::nn::{BatchNorm, BatchNormConfig, Linear, LinearConfig, Relu};
+use burn::nn::{BatchNorm, BatchNormConfig, Dropout, DropoutConfig, Linear, LinearConfig, Relu};
 use burn::tensor::{Device, Tensor};
 use starlings::{
     DataSpec, Job, OwnNetwork, Report, Result, Surroundings, TrainOptions, own_network,
@@ -32,7 +32,7 @@ impl OwnNetwork for Perceptron {
     }
 }
 
-/// It keeps running means, which do not learn.
+/// It keeps running means, which do not learn, and does not say so.
 #[derive(Module, Debug)]
 struct Normalised {
     norm: BatchNorm,
@@ -47,6 +47,55 @@ impl OwnNetwork for Normalised {
 
     fn forward(&self, rows: Tensor<2>) -> Tensor<2> {
         self.output.forward(self.norm.forward(rows))
+    }
+}
+
+/// It keeps running means and draws masks, of rows and of what comes out of a layer.
+#[derive(Module, Debug)]
+struct Regular {
+    masks: Dropout,
+    hidden: Linear,
+    norm: BatchNorm,
+    relu: Relu,
+    output: Linear,
+}
+
+impl OwnNetwork for Regular {
+    const STATEFUL: bool = true;
+
+    fn build(features: usize, outputs: usize, device: &Device) -> Regular {
+        Regular {
+            masks: DropoutConfig::new(0.1).init(),
+            hidden: LinearConfig::new(features, 16).with_bias(false).init(device),
+            norm: BatchNormConfig::new(16).with_momentum(0.2).init(device),
+            relu: Relu::new(),
+            output: LinearConfig::new(16, outputs).init(device),
+        }
+    }
+
+    fn forward(&self, rows: Tensor<2>) -> Tensor<2> {
+        let hidden = self.norm.forward(self.hidden.forward(self.masks.forward(rows)));
+        self.output.forward(self.masks.forward(self.relu.forward(hidden)))
+    }
+}
+
+/// Its first layer is as it was drawn, whatever happens.
+#[derive(Module, Debug)]
+struct Frozen {
+    drawn: Linear,
+    output: Linear,
+}
+
+impl OwnNetwork for Frozen {
+    const STATEFUL: bool = true;
+
+    fn build(features: usize, outputs: usize, device: &Device) -> Frozen {
+        let drawn = LinearConfig::new(features, 32).init(device).no_grad();
+        Frozen { drawn, output: LinearConfig::new(32, outputs).init(device) }
+    }
+
+    fn forward(&self, rows: Tensor<2>) -> Tensor<2> {
+        self.output.forward(self.drawn.forward(rows).tanh())
     }
 }
 
@@ -104,11 +153,49 @@ fn it_learns_as_the_same_network_of_the_catalogue_and_alike_on_any_number_of_wor
 }
 
 #[test]
+fn running_means_and_masks_do_not_depend_on_the_number_of_workers() {
+    starlings::register(own_network::<Regular>("regular", "means and masks")).unwrap();
+    let run = |changes: &[&str]| {
+        let changes: Vec<&str> = changes.iter().chain(&["train.shards=4"]).copied().collect();
+        job("regular", &changes).unwrap().1
+    };
+    let runs = [1, 2, 4].map(|workers| run(&[&format!("cluster.workers={workers}")]));
+    for report in &runs {
+        // The objective is told with running means, so it is off where those are.
+        let apart = (report.objective - runs[0].objective).abs() / runs[0].objective;
+        assert!(apart < 1e-4, "{} workers are {apart} apart", report.workers);
+        assert!(report.evaluation["accuracy"] > 0.8, "{:?}", report.evaluation);
+    }
+    assert_eq!(runs[0].digest, run(&["cluster.workers=1"]).digest);
+    // Masks are not the same in every step: with other seeds the loss is another.
+    assert_ne!(runs[0].digest, run(&["train.seed=9"]).digest);
+    // Owners of rows could not move means.
+    let served = ["cluster.workers=2", "cluster.topology=star", "cluster.consistency=async"];
+    assert!(job("regular", &served).is_err());
+}
+
+#[test]
+fn frozen_parameters_stay_as_they_were_drawn() {
+    starlings::register(own_network::<Frozen>("frozen", "a layer that stays")).unwrap();
+    let weights = |epochs: u32| {
+        let changes = ["cluster.workers=2".to_string(), format!("train.epochs={epochs}")];
+        let changes: Vec<&str> = changes.iter().map(String::as_str).collect();
+        let (predictor, _) = job("frozen", &changes).unwrap();
+        let of = |name: &str| predictor.file().model.get(name).unwrap().values.clone();
+        (of("drawn.weight"), of("output.weight"))
+    };
+    let (short, long) = (weights(1), weights(2));
+    assert_eq!(short.0, long.0);
+    assert_ne!(short.1, long.1);
+}
+
+#[test]
 fn what_cannot_be_trained_so_is_refused_with_the_reason() {
     starlings::register(own_network::<Normalised>("normalised", "has means")).unwrap();
     let refused = |name: &str| job(name, &[]).err().unwrap().to_string();
     let means = refused("normalised");
     assert!(means.contains("running_mean") && means.contains("does not learn"), "{means}");
+    assert!(means.contains("STATEFUL"), "{means}");
     starlings::register(own_network::<Stubborn>("stubborn", "two outputs")).unwrap();
     let stubborn = refused("stubborn");
     assert!(stubborn.contains("2 numbers where 2 of 10"), "{stubborn}");

@@ -648,6 +648,23 @@ fn an_interrupted_job_resumes_to_the_same_bits() {
     interrupted_then_resumed_gives_the_same_bits(BOOSTING, &["cluster.workers=2"]);
 }
 
+/// What a network keeps from step to step is in the checkpoint, and what it draws depends on the step: velocities, running
+/// means, masks, the rate's schedule.
+#[test]
+fn interrupted_networks_resume_to_the_same_bits() {
+    let kept = ["learner.norm=batch-norm", "learner.dropout=0.2", "learner.schedule=cosine"];
+    for solver in ["momentum", "adam", "muon"] {
+        let solver = format!("learner.solver={solver}");
+        let sets = [&kept[..], &[solver.as_str(), "train.epochs=2", "cluster.workers=2"]].concat();
+        interrupted_then_resumed_gives_the_same_bits(MLP, &sets);
+    }
+    let clipped = ["learner.solver=lamb", "learner.clip_norm=1.0", "train.epochs=2"];
+    interrupted_then_resumed_gives_the_same_bits(
+        CNN,
+        &[&clipped[..], &["cluster.workers=3"]].concat(),
+    );
+}
+
 #[test]
 fn sparse_regressions_and_margins_agree_with_one_worker_and_resume() {
     let scheduled = ["learner.solver=scheduled", "cluster.workers=2"];

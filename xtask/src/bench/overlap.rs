@@ -25,6 +25,7 @@ const WAYS: &[(&str, &str, &[&str])] = &[
         "overlap-cnn.toml",
         &["train.batch=2048", "train.epochs=8", "cluster.codec=half"],
     ),
+    ("cnn, batch 4096", "overlap-cnn.toml", &["train.batch=4096", "train.epochs=16"]),
     ("mlp, batch 256", "overlap-mlp.toml", &[]),
     ("mlp, batch 256, half", "overlap-mlp.toml", &["cluster.codec=half"]),
 ];

@@ -2,7 +2,7 @@
 //! peer's in the same case; above 1 we are faster.
 
 use super::machine::Machine;
-use super::scaling::{Limits, Scaling};
+use super::scaling::{Limits, Scaling, Traffic};
 use super::turns::{Figures, Measured};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
@@ -53,9 +53,9 @@ impl Outcome {
     }
 
     /// Enters what a second worker brought in a case, of whose rows each has so many bytes in memory.
-    pub(super) fn scale(&mut self, case: &str, ours: &[Measured], row_bytes: f64) {
+    pub(super) fn scale(&mut self, case: &str, ours: &[Measured], traffic: Traffic) {
         let limits = *self.limits.get_or_insert_with(Limits::measure);
-        self.scalings.extend(limits.compare(case, ours, row_bytes));
+        self.scalings.extend(limits.compare(case, ours, traffic));
     }
 
     /// Notes what was not measured.

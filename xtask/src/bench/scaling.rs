@@ -1,6 +1,10 @@
 //! What a second worker can bring on this machine: two cores share memory and often more, so that twice as fast is not
 //! what to compare with. Two things may bind, and both are measured in the same run: reading memory that no cache holds,
 //! and arithmetic on what a cache holds. A case is held against the one it comes nearer to.
+//!
+//! A network is held against a second figure, too: each worker steps all weights, and of the sum of gradients it reads at
+//! least as many numbers of the other's as there are weights, and writes as many for it. That no second worker takes off
+//! its shoulders; what is left of the time is arithmetic. The bytes are what must move, not what we move.
 
 use super::turns::{Figures, Measured};
 use serde_json::{Value, json};
@@ -11,7 +15,22 @@ use std::time::Instant;
 const FAR: usize = 1 << 25;
 /// Numbers that the first cache holds.
 const NEAR: usize = 1 << 10;
-const ROUNDS: usize = 5;
+/// Weights of a network: with their gradients and velocities more than a core's own caches hold.
+const WEIGHTS: usize = 1 << 19;
+const ROUNDS: usize = 7;
+/// Bytes of a weight's step with momentum: gradient, weight and velocity in, weight and velocity out.
+const STEP_BYTES: f64 = 20.0;
+/// Bytes of a weight's sum over two: a number of the other's in, one for the other out.
+const SUM_BYTES: f64 = 8.0;
+
+/// What a case moves.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) struct Traffic {
+    /// What a row has in memory.
+    pub(super) row_bytes: f64,
+    /// Weights that every worker steps with momentum in each step; 0 for what is no network.
+    pub(super) weights: f64,
+}
 
 /// What the machine allows, with one thread and with two.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -20,6 +39,8 @@ pub(super) struct Limits {
     bandwidth: [f64; 2],
     /// Multiplications and additions a second.
     arithmetic: [f64; 2],
+    /// Bytes a second of steps of an optimiser.
+    steps: [f64; 2],
 }
 
 /// How much faster two workers of one thread were than one.
@@ -28,7 +49,7 @@ pub(super) struct Scaling {
     pub(super) case: String,
     /// One worker's seconds divided by two workers'.
     pub(super) speedup: f64,
-    /// What binds: `bandwidth` or `arithmetic`.
+    /// What binds: `bandwidth`, `arithmetic`, or `arithmetic and weights`.
     pub(super) bound: &'static str,
     /// The speed-up that it allows.
     pub(super) allowed: f64,
@@ -37,56 +58,82 @@ pub(super) struct Scaling {
 }
 
 impl Limits {
-    /// Measures; the median of a few rounds each.
+    /// Measures; the medians of a few rounds, in which one thread and two take turns.
     pub(super) fn measure() -> Limits {
         let far: Vec<f32> = vec![1.0; FAR];
         let near: Vec<f32> = vec![1.0; NEAR];
-        let read = |threads: usize| {
-            let work = || {
-                black_box(sum(black_box(&far)));
-            };
-            let seconds = timed(threads, &work);
-            (threads * FAR * 4) as f64 / seconds
+        let read = || {
+            black_box(sum(black_box(&far)));
         };
-        let computed = |threads: usize| {
-            let turns = 1 << 14;
-            let work = || {
-                for _ in 0..turns {
-                    black_box(dot(black_box(&near)));
-                }
-            };
-            (threads * turns * NEAR * 2) as f64 / timed(threads, &work)
+        // Long enough that starting threads does not count.
+        let (turns, passes) = (1_usize << 17, 256_usize);
+        let computed = || {
+            for _ in 0..turns {
+                black_box(dot(black_box(&near)));
+            }
         };
-        Limits { bandwidth: [1, 2].map(read), arithmetic: [1, 2].map(computed) }
+        let stepped = || {
+            let [mut weights, mut velocity, gradient] = [0; 3].map(|_| vec![1.0; WEIGHTS]);
+            for _ in 0..passes {
+                roll(black_box(&mut weights), &mut velocity, black_box(&gradient));
+            }
+            black_box(weights);
+        };
+        Limits {
+            bandwidth: rates((FAR * 4) as f64, &read),
+            arithmetic: rates((turns * NEAR * 2) as f64, &computed),
+            steps: rates(passes as f64 * WEIGHTS as f64 * STEP_BYTES, &stepped),
+        }
     }
 
-    /// Compares one worker with two. `row_bytes` is what a row has in memory.
-    pub(super) fn compare(&self, case: &str, ours: &[Measured], row_bytes: f64) -> Option<Scaling> {
-        let [one, two] = ours else { return None };
-        let (one, two) = (one.result.as_ref().ok()?, two.result.as_ref().ok()?);
-        let bandwidth_share = bytes_a_second(one, row_bytes)? / self.bandwidth[0];
+    /// Compares one worker with two; a network a second time, with the bytes of its weights.
+    pub(super) fn compare(&self, case: &str, ours: &[Measured], traffic: Traffic) -> Vec<Scaling> {
+        let [one, two] = ours else { return Vec::new() };
+        let (Ok(one), Ok(two)) = (one.result.as_ref(), two.result.as_ref()) else {
+            return Vec::new();
+        };
+        let Some(read) = bytes_a_second(one, traffic.row_bytes) else { return Vec::new() };
+        let bandwidth_share = read / self.bandwidth[0];
         // Rows that are read at half of what memory gives cannot be read twice as fast by two.
         let (bound, limit) = match bandwidth_share > 0.5 {
             true => ("bandwidth", self.bandwidth),
             false => ("arithmetic", self.arithmetic),
         };
         let (speedup, allowed) = (one.seconds / two.seconds, limit[1] / limit[0]);
-        Some(Scaling { case: case.to_string(), speedup, bound, allowed, bandwidth_share })
+        let plain = Scaling { case: case.to_string(), speedup, bound, allowed, bandwidth_share };
+        let weighed = self.weighed(one, traffic).map(|allowed| Scaling {
+            bound: "arithmetic and weights",
+            allowed,
+            ..plain.clone()
+        });
+        std::iter::once(plain).chain(weighed).collect()
+    }
+
+    /// The speed-up that is left where every worker steps all weights and their gradients are summed.
+    fn weighed(&self, one: &Figures, traffic: Traffic) -> Option<f64> {
+        let numbers = one.detail["steps"].as_f64()? * traffic.weights;
+        let alone = numbers * STEP_BYTES / self.steps[0];
+        // Two threads share what both move a second.
+        let together = numbers * (STEP_BYTES + SUM_BYTES) / (self.steps[1] / 2.0);
+        let rest = (one.seconds - alone) * self.arithmetic[0] / self.arithmetic[1];
+        (numbers > 0.0 && rest > 0.0).then(|| one.seconds / (rest + together))
     }
 
     pub(super) fn json(&self) -> Value {
         json!({
             "bandwidth_bytes_a_second": self.bandwidth,
             "arithmetic_operations_a_second": self.arithmetic,
+            "optimiser_bytes_a_second": self.steps,
         })
     }
 
     pub(super) fn sentence(&self) -> String {
         let both = |of: [f64; 2]| format!("{:.1} and {:.1}", of[0] / 1e9, of[1] / 1e9);
         format!(
-            "One and two threads read {} GB/s and compute {} GFLOP/s here.",
+            "One and two threads read {} GB/s, compute {} GFLOP/s and step weights at {} GB/s here.",
             both(self.bandwidth),
-            both(self.arithmetic)
+            both(self.arithmetic),
+            both(self.steps)
         )
     }
 }
@@ -123,16 +170,27 @@ fn bytes_a_second(figures: &Figures, row_bytes: f64) -> Option<f64> {
     Some(rows * row_bytes / figures.seconds)
 }
 
-/// Median seconds until all threads have done the work.
-fn timed(threads: usize, work: &(dyn Fn() + Sync)) -> f64 {
-    let once = || {
+/// What one thread and two do of so much work each a second: medians of rounds in turns.
+fn rates(each: f64, work: &(dyn Fn() + Sync)) -> [f64; 2] {
+    let once = |threads: usize| {
         let start = Instant::now();
         std::thread::scope(|scope| {
             (0..threads).for_each(|_| drop(scope.spawn(work)));
         });
-        start.elapsed().as_secs_f64()
+        threads as f64 * each / start.elapsed().as_secs_f64()
     };
-    super::turns::median((0..ROUNDS).map(|_| once()).collect())
+    // The first round warms caches and clocks.
+    once(2);
+    let rounds: Vec<[f64; 2]> = (0..ROUNDS).map(|_| [once(1), once(2)]).collect();
+    [0, 1].map(|at| super::turns::median(rounds.iter().map(|round| round[at]).collect()))
+}
+
+/// A step with momentum.
+fn roll(weights: &mut [f32], velocity: &mut [f32], gradient: &[f32]) {
+    for ((weight, speed), slope) in weights.iter_mut().zip(velocity).zip(gradient) {
+        *speed = 0.9 * *speed + slope * 0.01;
+        *weight -= 0.1 * *speed;
+    }
 }
 
 /// Sixteen sums side by side, so that no addition waits for the one before.
@@ -157,22 +215,38 @@ mod tests {
     use super::*;
 
     fn measured(seconds: f64, samples: f64) -> Measured {
-        let detail = json!({"seconds": seconds, "samples": samples});
+        let detail = json!({"seconds": seconds, "samples": samples, "steps": 100});
         let (seconds_min, wall_seconds) = (seconds, seconds);
         let (rounds, megabytes) = (1, None);
         let figures = Figures { seconds, seconds_min, wall_seconds, rounds, detail, megabytes };
         Measured { name: "starlings".to_string(), result: Ok(figures) }
     }
 
+    const LIMITS: Limits =
+        Limits { bandwidth: [10e9, 15e9], arithmetic: [5e9, 10e9], steps: [20e9, 40e9] };
+
     #[test]
     fn what_binds_is_told_by_the_bytes_that_were_read() {
-        let limits = Limits { bandwidth: [10e9, 15e9], arithmetic: [5e9, 10e9] };
         let ours = [measured(2.0, 1e8), measured(1.0, 1e8)];
-        let fast = limits.compare("a", &ours, 160.0).unwrap();
+        let traffic = |row_bytes: f64| Traffic { row_bytes, weights: 0.0 };
+        let found = LIMITS.compare("a", &ours, traffic(160.0));
+        let [fast] = &found[..] else { panic!("one figure") };
         assert_eq!((fast.bound, fast.allowed, fast.speedup), ("bandwidth", 1.5, 2.0));
-        let slow = limits.compare("b", &ours, 4.0).unwrap();
+        let found = LIMITS.compare("b", &ours, traffic(4.0));
+        let [slow] = &found[..] else { panic!("one figure") };
         assert_eq!((slow.bound, slow.allowed), ("arithmetic", 2.0));
         assert!(slow.line().contains("| b | 2.00 | 2.00 | arithmetic | 1.00 | 2 % |"));
-        assert!(limits.compare("c", &ours[..1], 4.0).is_none());
+        assert!(LIMITS.compare("c", &ours[..1], traffic(4.0)).is_empty());
+    }
+
+    #[test]
+    fn weights_are_stepped_by_both_and_their_gradients_summed() {
+        let ours = [measured(2.0, 1e6), measured(1.25, 1e6)];
+        // 1e7 weights in 100 steps: 20e9 bytes, a second for one; 28e9 at 20e9 a second each of two.
+        let found = LIMITS.compare("d", &ours, Traffic { row_bytes: 4.0, weights: 1e7 });
+        let [plain, weighed] = &found[..] else { panic!("two figures") };
+        assert_eq!((plain.allowed, plain.speedup), (2.0, 1.6));
+        assert!((weighed.allowed - 2.0 / (0.5 + 1.4)).abs() < 1e-12, "{weighed:?}");
+        assert_eq!((weighed.bound, weighed.speedup), ("arithmetic and weights", 1.6));
     }
 }

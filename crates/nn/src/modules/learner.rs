@@ -2,7 +2,8 @@
 //! codecs and checkpoints is there for it too. It is one stage: what is inside is the user's, so nothing can cut it.
 //!
 //! Its parameters lie in the model under the names of their fields; for each pass they are lent to a copy of the network.
-//! First weights are those that its initialisers draw from Burn's generator, seeded with the job's seed.
+//! First weights are those that its initialisers draw from Burn's generator, seeded with the job's seed. A network that draws
+//! masks or keeps running means is shown the rows of one shard after another, so that neither depends on the number of workers.
 
 use super::own::Whole;
 use crate::flow::Form;
@@ -19,6 +20,10 @@ use std::sync::{Arc, OnceLock};
 
 /// A network of a user's own.
 pub trait OwnNetwork: Module + Sync + 'static {
+    /// Whether it has floats that follow no gradient: running means and variances of batch normalisation, or frozen
+    /// parameters. Its rows of a step then go through it shard by shard, and what moved is averaged over all rows.
+    const STATEFUL: bool = false;
+
     /// The network for rows of so many features. It gives so many numbers for a row: one for each class, or one where numbers
     /// are predicted.
     fn build(features: usize, outputs: usize, device: &Device) -> Self;
@@ -38,7 +43,12 @@ pub const fn own_network<N: OwnNetwork>(
         summary,
         reference: "a network of a user's own",
         params: PARAMS,
-        gives: &[Ability::RowWise, Ability::LocalSteps, Ability::StagedModel],
+        // What a pass moves is no sum over rows of a tensor: owners of rows could not apply it.
+        gives: if N::STATEFUL {
+            &[Ability::LocalSteps, Ability::StagedModel]
+        } else {
+            &[Ability::RowWise, Ability::LocalSteps, Ability::StagedModel]
+        },
         needs: &[],
         build: learner::<N>,
     }
@@ -73,6 +83,10 @@ impl<N: OwnNetwork> Design for Own<N> {
 
     fn closes(&self) -> bool {
         false
+    }
+
+    fn tracks(&self) -> bool {
+        N::STATEFUL
     }
 
     fn whole(&self, features: usize, outputs: usize) -> Option<Result<Box<dyn Stage>>> {

@@ -546,9 +546,9 @@ mod tests {
             let (left, right) = (made(terms * rows, 1), made(terms * width, 2));
             let (mut sums, mut wanted) = (made(rows * width, 3), made(rows * width, 3));
             for term in 0..terms {
-                for at in 0..rows * width {
+                for (at, sum) in wanted.iter_mut().enumerate() {
                     let (row, column) = (at / width, at % width);
-                    wanted[at] += left[term * rows + row] * right[term * width + column];
+                    *sum += left[term * rows + row] * right[term * width + column];
                 }
             }
             let (rows, width) = (rows as u32, width as u32);

@@ -105,7 +105,7 @@ fn damaged_files_are_refused_and_never_panic() {
 fn endless_lists_are_refused_at_once() {
     let folder = Folder::new();
     // A field that nobody knows, fifteen behind the one before it: a list of 2^31 − 1 booleans.
-    let list = [0xf9, 0xf1, 0xff, 0xff, 0xff, 0xff, 0x07];
+    let list: [u8; 7] = [0xf9, 0xf1, 0xff, 0xff, 0xff, 0xff, 0x07];
     let description = [list.repeat(400), vec![0]].concat();
     let length = (description.len() as u32).to_le_bytes();
     let bytes = [&b"PAR1"[..], &description, &length, b"PAR1"].concat();

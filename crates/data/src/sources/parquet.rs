@@ -1,6 +1,7 @@
 //! Apache Parquet: flat files of numbers, booleans and strings. Only the chosen columns are read, a slice of
 //! a row group at a time. Decimals are scaled; dates and times are numbers in the file's own unit.
 
+use super::thrift::{self, Flaw};
 use super::{Flow, Format, Guess, Place, Reading, Request, Role, Rows, Shape, Sink};
 use crate::DataSpec;
 use crate::cells::{Spot, Writer};
@@ -15,7 +16,7 @@ use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::schema::types::ColumnDescriptor;
 use starlings_core::{Entry, Fault, Result};
 use std::fs::File;
-use std::io::Read;
+use std::io::{Cursor, Read};
 
 /// Parquet files.
 pub(super) const ENTRY: Entry<Format> = Entry {
@@ -33,6 +34,12 @@ type Cell = crate::cells::Cell<ByteArray>;
 
 /// Rows decoded at a time.
 const ROWS: usize = 8192;
+/// Bytes at the end of a file that say how long its description is.
+const TAIL_BYTES: u64 = 8;
+/// Bytes of a page's header that are looked at first, which most do not fill.
+const HEADER_BYTES: usize = 1 << 10;
+/// The longest header of a page.
+const HEADER_BYTES_MAX: usize = 1 << 24;
 
 struct Parquet {
     input: Input,
@@ -74,10 +81,8 @@ impl Length for Body {
     }
 }
 
-impl ChunkReader for Body {
-    type T = Box<dyn Read>;
-
-    fn get_read(&self, start: u64) -> Result<Box<dyn Read>, ParquetError> {
+impl Body {
+    fn stream(&self, start: u64) -> Result<Box<dyn Read>, ParquetError> {
         match self {
             Body::File(file) => Ok(Box::new(file.get_read(start)?)),
             #[cfg(feature = "remote")]
@@ -89,21 +94,61 @@ impl ChunkReader for Body {
         }
     }
 
-    fn get_bytes(&self, start: u64, length: usize) -> Result<bytes::Bytes, ParquetError> {
+    fn bytes(&self, start: u64, length: usize) -> Result<bytes::Bytes, ParquetError> {
+        let gone = || ParquetError::EOF(format!("{length} bytes at {start} are not there"));
+        // Memory is taken for bytes that are there, not for those that a page promises.
+        let end = start.checked_add(length as u64).filter(|end| *end <= self.len());
+        end.ok_or_else(gone)?;
         match self {
             Body::File(file) => file.get_bytes(start, length),
             #[cfg(feature = "remote")]
             Body::Remote(remote) => {
                 let bytes = remote.range(start, length as u64)?;
-                match bytes.len() == length {
-                    true => Ok(bytes.into()),
-                    false => {
-                        Err(ParquetError::EOF(format!("{length} bytes at {start} are not there")))
-                    }
-                }
+                if bytes.len() == length { Ok(bytes.into()) } else { Err(gone()) }
             }
         }
     }
+}
+
+impl ChunkReader for Body {
+    type T = Box<dyn Read>;
+
+    /// The library reads the last bytes of a file so, and the headers of pages.
+    fn get_read(&self, start: u64) -> Result<Box<dyn Read>, ParquetError> {
+        let read = self.stream(start)?;
+        match start.checked_add(TAIL_BYTES) == Some(self.len()) {
+            true => Ok(read),
+            false => page(read),
+        }
+    }
+
+    /// The library reads the description of a file so, and the contents of pages.
+    fn get_bytes(&self, start: u64, length: usize) -> Result<bytes::Bytes, ParquetError> {
+        let bytes = self.bytes(start, length)?;
+        let is_description = start + length as u64 + TAIL_BYTES == self.len();
+        match is_description && thrift::length(&bytes, thrift::FILE_METADATA).is_err() {
+            true => Err(contradiction("its description")),
+            false => Ok(bytes),
+        }
+    }
+}
+
+/// Reads from the header of a page on, if that is sound.
+fn page(mut read: Box<dyn Read>) -> Result<Box<dyn Read>, ParquetError> {
+    let (mut head, mut wanted) = (Vec::new(), HEADER_BYTES);
+    loop {
+        let more = wanted - head.len();
+        let ended = read.by_ref().take(more as u64).read_to_end(&mut head)? < more;
+        match thrift::length(&head, thrift::PAGE_HEADER) {
+            Ok(_) => return Ok(Box::new(Cursor::new(head).chain(read))),
+            Err(Flaw::Short) if !ended && wanted < HEADER_BYTES_MAX => wanted *= 4,
+            Err(_) => return Err(contradiction("the header of a page")),
+        }
+    }
+}
+
+fn contradiction(what: &str) -> ParquetError {
+    ParquetError::General(format!("{what} contradicts itself"))
 }
 
 fn reader(input: &Input) -> Result<SerializedFileReader<Body>> {

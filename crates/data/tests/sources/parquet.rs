@@ -99,3 +99,21 @@ fn damaged_files_are_refused_and_never_panic() {
     }
     assert!(refusals > sound.len() / 20, "{refusals} of {}", sound.len());
 }
+
+/// Where the library skips booleans they take no bytes: these lists would keep it counting for an hour.
+#[test]
+fn endless_lists_are_refused_at_once() {
+    let folder = Folder::new();
+    // A field that nobody knows, fifteen behind the one before it: a list of 2^31 − 1 booleans.
+    let list: [u8; 7] = [0xf9, 0xf1, 0xff, 0xff, 0xff, 0xff, 0x07];
+    let description = [list.repeat(400), vec![0]].concat();
+    let length = (description.len() as u32).to_le_bytes();
+    let bytes = [&b"PAR1"[..], &description, &length, b"PAR1"].concat();
+    let refusal = refused(&folder.spec("a.parquet", bytes), LabelNeed::None);
+    says(&refusal, &["not a sound Parquet file", "its description contradicts itself"]);
+    // The first page begins behind the magic number.
+    let mut bytes = file();
+    bytes[4..4 + list.len()].copy_from_slice(&list);
+    let refusal = refused(&folder.spec("b.parquet", bytes), LabelNeed::None);
+    says(&refusal, &["not a sound Parquet file", "the header of a page contradicts itself"]);
+}

@@ -75,8 +75,9 @@ struct Run {
     stop: Option<(String, u64)>,
     /// Until when workers may come, where there are fewer than the job can do with.
     short: Option<u64>,
-    /// The last worker, where it must go and a newcomer is on its way to whom it can give the model.
-    heirless: Option<Heirless>,
+    /// The last worker, where it must go and a newcomer is on its way to whom it can give the model. Several, where nobody
+    /// knows yet who else is there.
+    heirless: Vec<Heirless>,
 }
 
 /// What a member is given up for.

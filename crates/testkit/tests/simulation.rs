@@ -6,7 +6,7 @@ use starlings_testkit::sim::sweep::{Seeds, sweep};
 use starlings_testkit::sim::{MACHINES, owning, serving, surviving};
 
 /// Seeds that once showed a bug of the protocol.
-const OLD_BUGS: [(&str, u64, &str); 18] = [
+const OLD_BUGS: [(&str, u64, &str); 19] = [
     (
         "surviving",
         338,
@@ -75,6 +75,11 @@ const OLD_BUGS: [(&str, u64, &str); 18] = [
         "surviving",
         288_027,
         "an accused was given up before it was heard, since the coordinator had stood still meanwhile",
+    ),
+    (
+        "surviving",
+        293_571,
+        "of two who asked the next coordinator to let them go before others were back, the second was not heard",
     ),
     ("surviving", 3_430_525, "the same, where another coordinator heard them"),
 ];

@@ -23,7 +23,7 @@ impl Membership {
     #[must_use]
     pub fn awaits_heir(&self, member: MemberId) -> bool {
         let Stage::Running(run) = &self.stage else { return false };
-        run.heirless.is_some_and(|heirless| heirless.member == member)
+        run.heirless.iter().any(|heirless| heirless.member == member)
     }
 
     /// A member must go: the others go on without it. The last one that has the model stays until a newcomer has it, too;
@@ -51,7 +51,10 @@ impl Membership {
         }
         if alone && run.wish.least.is_some() && to_come && run.stop.is_none() {
             let by = now.saturating_add(self.options.join_ms);
-            run.heirless.get_or_insert(Heirless { member, by, step: None });
+            // Where others have not returned yet to a new coordinator, several may have to wait for them.
+            if !run.heirless.iter().any(|heirless| heirless.member == member) {
+                run.heirless.push(Heirless { member, by, step: None });
+            }
             return;
         }
         if alone {
@@ -75,30 +78,45 @@ impl Membership {
     /// The last worker goes as soon as somebody else has the model, or ends the job if nobody comes.
     pub(super) fn release_the_last(&mut self, now: u64, out: &mut Vec<Command>) {
         let Stage::Running(run) = &mut self.stage else { return };
-        let Some(mut heirless) = run.heirless.take() else { return };
+        for heirless in std::mem::take(&mut run.heirless) {
+            let still = self.release_if_inherited(now, heirless, out);
+            if let Stage::Running(run) = &mut self.stage {
+                run.heirless.extend(still);
+            }
+        }
+    }
+
+    /// Gives back who has to go on waiting.
+    fn release_if_inherited(
+        &mut self,
+        now: u64,
+        mut heirless: Heirless,
+        out: &mut Vec<Command>,
+    ) -> Option<Heirless> {
+        let Stage::Running(run) = &mut self.stage else { return None };
         let Heirless { member, by, .. } = heirless;
-        let leaver = run.roster.find(member).filter(|it| it.standing == Standing::Running);
-        let Some(own) = leaver.map(|it| it.progress.as_ref().map_or(Step(0), |it| it.step)) else {
-            return;
-        };
+        let leaver = run.roster.find(member).filter(|it| it.standing == Standing::Running)?;
+        let own = leaver.progress.as_ref().map_or(Step(0), |it| it.step);
         if run.stop.is_some() {
-            return;
+            return None;
         }
         if run.roster.running() == 1 {
             heirless.step = None;
             if self.preparing.is_empty() || now >= by {
-                return self.stop(now, Blame::Interrupted, LAST_LEAVES.to_string(), out);
+                self.stop(now, Blame::Interrupted, LAST_LEAVES.to_string(), out);
+                return None;
             }
-        } else {
-            let step = *heirless.step.get_or_insert(own);
-            let has_it = |it: &Placed| {
-                let there = it.progress.as_ref().is_some_and(|progress| progress.step >= step);
-                it.info.member != member && it.standing == Standing::Running && there
-            };
-            if run.roster.placed.iter().any(has_it) {
-                return self.release(now, member, out);
-            }
+            return Some(heirless);
         }
-        run.heirless = Some(heirless);
+        let step = *heirless.step.get_or_insert(own);
+        let has_it = |it: &Placed| {
+            let there = it.progress.as_ref().is_some_and(|progress| progress.step >= step);
+            it.info.member != member && it.standing == Standing::Running && there
+        };
+        if run.roster.placed.iter().any(has_it) {
+            self.release(now, member, out);
+            return None;
+        }
+        Some(heirless)
     }
 }

@@ -136,6 +136,23 @@ fn the_model_is_not_left_with_one_who_has_not_returned() {
 }
 
 #[test]
+fn of_two_who_may_not_leave_yet_both_are_heard() {
+    let mut desk = Desk::new(1, 1);
+    desk.on(joined(20));
+    desk.on(Event::Prepared { member: id(20) });
+    let mut desk = desk.killed();
+    desk.on(Event::Returned { member: id(20) });
+    desk.on(Event::Leave { member: id(20) });
+    desk.on(Event::Returned { member: id(10) });
+    desk.on(Event::Leave { member: id(10) });
+    let waits = |member| desk.bench.machine.awaits_heir(id(member));
+    assert!(waits(20) && waits(10), "neither is known to have the model");
+    desk.bench.phase(10, 3, "computation");
+    assert_eq!(desk.bench.told(|it| *it == Verdict::Released), [20]);
+    assert_eq!(desk.bench.told(|it| *it == Verdict::Stop), [10], "nobody is left to go on");
+}
+
+#[test]
 fn however_a_job_ends_that_is_written_before_anyone_is_told() {
     let mut desk = Desk::new(1, 1);
     desk.on(Event::Left { member: id(10) });

@@ -29,6 +29,7 @@ mod sources;
 mod spec;
 mod spill;
 mod table;
+mod thrift;
 
 pub use batch::{Batch, Dealer, Holding, Picked, Slice, shard_rows, shard_start};
 pub use chunk::Mark;

@@ -12,7 +12,6 @@ mod parquet;
 mod passages;
 mod synthetic;
 mod text;
-mod thrift;
 
 use crate::chunk::{Chunk, Mark};
 use crate::input::{Input, Tally};

@@ -1,12 +1,12 @@
 //! Apache Parquet: flat files of numbers, booleans and strings. Only the chosen columns are read, a slice of
 //! a row group at a time. Decimals are scaled; dates and times are numbers in the file's own unit.
 
-use super::thrift::{self, Flaw};
 use super::{Flow, Format, Guess, Place, Reading, Request, Role, Rows, Shape, Sink};
 use crate::DataSpec;
 use crate::cells::{Spot, Writer};
 use crate::chunk::Mark;
 use crate::input::{Input, cannot_open, changed};
+use crate::thrift::{self, Flaw};
 use parquet::basic::{ConvertedType, LogicalType, Type as Physical};
 use parquet::column::reader::{ColumnReader, ColumnReaderImpl};
 use parquet::data_type::{ByteArray, DataType};

@@ -5,11 +5,11 @@
 //! library reads those without looking at the type, and the two would no longer speak of the same bytes.
 
 /// Fields of a structure, by number.
-pub(super) type Fields = &'static [(i16, Kind)];
+pub(crate) type Fields = &'static [(i16, Kind)];
 
 /// What a field holds.
 #[derive(Clone, Copy)]
-pub(super) enum Kind {
+pub(crate) enum Kind {
     Bool,
     Byte,
     I16,
@@ -25,7 +25,7 @@ use Kind::{Binary, Bool, Byte, Double, I16, I32, I64, List, Struct};
 
 /// Why bytes are no such structure.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Flaw {
+pub(crate) enum Flaw {
     /// They end too early.
     Short,
     /// They contradict the format, whatever follows.
@@ -128,7 +128,7 @@ const COLUMN_ORDER: Fields = &[(1, Struct(NOTHING))];
 const CIPHER: Fields = &[(1, Binary), (2, Binary), (3, Bool)];
 
 /// What stands at the end of a file.
-pub(super) const FILE_METADATA: Fields = &[
+pub(crate) const FILE_METADATA: Fields = &[
     (1, I32),
     (2, List(&Struct(SCHEMA_ELEMENT))),
     (3, I64),
@@ -141,7 +141,7 @@ pub(super) const FILE_METADATA: Fields = &[
 ];
 
 /// What stands before each page.
-pub(super) const PAGE_HEADER: Fields = &[
+pub(crate) const PAGE_HEADER: Fields = &[
     (1, I32),
     (2, I32),
     (3, I32),
@@ -168,7 +168,7 @@ const DEPTH_MAX: u8 = 64;
 const VARINT_BYTES_MAX: u32 = 10;
 
 /// How many bytes the structure takes that these begin with.
-pub(super) fn length(bytes: &[u8], fields: Fields) -> Result<usize, Flaw> {
+pub(crate) fn length(bytes: &[u8], fields: Fields) -> Result<usize, Flaw> {
     let mut walk = Walk { bytes, at: 0 };
     walk.structure(fields, DEPTH_MAX)?;
     Ok(walk.at)

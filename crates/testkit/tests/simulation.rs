@@ -6,7 +6,7 @@ use starlings_testkit::sim::sweep::{Seeds, sweep};
 use starlings_testkit::sim::{MACHINES, owning, serving, surviving};
 
 /// Seeds that once showed a bug of the protocol.
-const OLD_BUGS: [(&str, u64, &str); 19] = [
+const OLD_BUGS: [(&str, u64, &str); 20] = [
     (
         "surviving",
         338,
@@ -80,6 +80,11 @@ const OLD_BUGS: [(&str, u64, &str); 19] = [
         "surviving",
         293_571,
         "of two who asked the next coordinator to let them go before others were back, the second was not heard",
+    ),
+    (
+        "surviving",
+        932_200,
+        "the next coordinator gave the one who was left a lineup with one who had finished, and it waited for it",
     ),
     ("surviving", 3_430_525, "the same, where another coordinator heard them"),
 ];

@@ -165,5 +165,12 @@ impl Membership {
         if run.stop.is_some() {
             out.push(Command::Tell { member, verdict: Verdict::Stop });
         }
+        // The last coordinator may have died between writing that somebody had finished in an older epoch and the lineup
+        // of those who have not: they would wait for it in vain.
+        let is_there = |standing| run.roster.placed.iter().any(|it| it.standing == standing);
+        let is_older = run.done_in.is_some_and(|done| done < run.roster.epoch);
+        if is_older && is_there(Standing::Finished) && is_there(Standing::Running) {
+            self.regroup(now, Vec::new(), out);
+        }
     }
 }

@@ -153,6 +153,18 @@ fn of_two_who_may_not_leave_yet_both_are_heard() {
 }
 
 #[test]
+fn nobody_is_left_in_a_lineup_with_one_who_finished_before_it() {
+    let mut desk = Desk::new(3, 2);
+    // Epoch 1 has two; one of them was done in epoch 0, and the coordinator dies before it says who goes on.
+    desk.on(Event::Left { member: id(12) });
+    desk.on(Event::Finished { member: id(10), epoch: Epoch(0), holds: true });
+    desk.journal.truncate(desk.journal.len() - 1);
+    let mut desk = desk.killed();
+    desk.on(Event::Returned { member: id(11) });
+    assert_eq!(lineup(&desk.bench), [11]);
+}
+
+#[test]
 fn however_a_job_ends_that_is_written_before_anyone_is_told() {
     let mut desk = Desk::new(1, 1);
     desk.on(Event::Left { member: id(10) });

@@ -37,8 +37,8 @@ pub struct Membership {
     preparing: Vec<MemberId>,
     /// Members of a coordinator before this one that have not returned, and until when they may.
     absent: (Vec<MemberId>, u64),
-    /// When something was last heard, be it only the clock.
-    awake_at: u64,
+    /// When something was last heard, be it only the clock, and how many pauses were excused since there was something to judge.
+    awake: (u64, u32),
     /// What the next coordinator would know.
     written: Written,
     stage: Stage,
@@ -133,8 +133,8 @@ impl Membership {
     pub fn new(options: Options) -> Membership {
         let detector = Detector::new(options.detector);
         let (lobby, preparing, stage) = (Vec::new(), Vec::new(), Stage::Idle);
-        let (absent, awake_at, written) = ((Vec::new(), 0), 0, Written::default());
-        Membership { options, detector, lobby, preparing, absent, awake_at, written, stage }
+        let (absent, awake, written) = ((Vec::new(), 0), (0, 0), Written::default());
+        Membership { options, detector, lobby, preparing, absent, awake, written, stage }
     }
 
     /// Takes one event; adds what is to be done to `out`. `now` is in milliseconds and never runs backwards.

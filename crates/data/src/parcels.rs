@@ -97,7 +97,9 @@ impl Parcel {
     fn agrees(&self) -> bool {
         let rows = self.rows as usize;
         let beside = |len: usize| len == 0 || len == rows;
-        beside(self.labels.len())
+        // Rows without features take no bytes: only this bounds how many of them a few bytes may claim.
+        self.rows <= NUMBERS as u64
+            && beside(self.labels.len())
             && beside(self.weights.len())
             && beside(self.groups.len())
             && self.features.is_sound(rows)
@@ -371,5 +373,21 @@ mod tests {
         let mut bytes = sent(&whole, 0)[0].to_bytes();
         bytes.truncate(20);
         assert!(Parcel::read(&bytes).is_err());
+    }
+
+    #[test]
+    fn rows_without_features_are_no_more_than_a_parcel_holds() {
+        let of = |rows| Parcel {
+            shard: Shard(0),
+            first: 0,
+            rows,
+            labels: Vec::new(),
+            weights: Vec::new(),
+            groups: Vec::new(),
+            features: Features::Dense { width: 0, values: Vec::new() },
+        };
+        assert!(Parcel::read(&of(NUMBERS as u64).to_bytes()).is_ok());
+        assert!(Parcel::read(&of(NUMBERS as u64 + 1).to_bytes()).is_err());
+        assert!(Parcel::read(&of(u64::MAX).to_bytes()).is_err());
     }
 }

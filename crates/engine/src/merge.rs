@@ -17,8 +17,13 @@ use starlings_core::{Block, Body, Deadline, Fault, Result, Seat, Step, Update, V
 use starlings_topology::{Pattern, Topology, moves};
 use starlings_transport::shared::Turn;
 use starlings_transport::{Header, Lane};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
+
+/// Between workers of one machine, chunks that a seat sends before it has the totals of the first of them: while there are few,
+/// what is sent is still in the caches when its total takes its place.
+const ABROAD_MAX: usize = 8;
 
 /// The tag's highest bit says that a chunk is the total.
 const TOTAL: u32 = 1 << 31;
@@ -376,9 +381,16 @@ impl Merger {
         // What is to be done, the first at the end.
         let mut pending: Vec<Command> = Vec::new();
         machine.on(Event::Begin, &mut commands);
+        // What this seat is the first to send: in the order of chunks on every seat, so that whoever holds back has sent what
+        // the others wait for.
+        let mut first: VecDeque<Command> = commands.drain(..).collect();
+        let abroad_max = if self.net.is_near() { ABROAD_MAX } else { usize::MAX };
         loop {
             // What has just been folded is warm: it leaves before what was wanted earlier.
             pending.extend(commands.drain(..).rev());
+            if pending.is_empty() && machine.abroad() < abroad_max {
+                pending.extend(first.pop_front());
+            }
             let arrived = match pending.pop() {
                 Some(Command::Send { to, chunk, total }) => {
                     let mut scratch = std::mem::take(&mut self.scratch);
@@ -393,10 +405,11 @@ impl Merger {
                     failpoint!("chunk-sent");
                     self.arrived(count, machine.lend())
                 }
-                Some(Command::Done) if pending.is_empty() => return Ok(()),
+                Some(Command::Done) if pending.is_empty() && first.is_empty() => return Ok(()),
                 // The others still wait for what this seat has not sent yet.
                 Some(Command::Done) => {
                     pending.insert(0, Command::Done);
+                    pending.extend(first.drain(..).rev());
                     continue;
                 }
                 Some(Command::Fail { seat, phase, why }) => {

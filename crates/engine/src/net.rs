@@ -161,6 +161,13 @@ impl Net {
         self.hosts.len() as u32
     }
 
+    /// Whether all links are within this machine.
+    #[must_use]
+    pub fn is_near(&self) -> bool {
+        // Beyond it links are inside TLS, which cannot be polled.
+        self.links.values().all(|link| link.polled().is_some())
+    }
+
     /// The host of a seat.
     #[must_use]
     pub fn host(&self, seat: Seat) -> &str {

@@ -4,6 +4,10 @@ use super::{Charge, Command, Membership, Run, Stage};
 use crate::roster::{Accusation, MemberId, Progress, Standing, Suspicion, suspicion};
 use starlings_core::Seat;
 
+/// Pauses of the coordinator that are excused while something waits for its judgement. One that is starved for good must judge
+/// some day.
+const EXCUSES_MAX: u32 = 3;
+
 impl Membership {
     /// A member has lost its connection to another.
     pub(super) fn accuse(&mut self, now: u64, by: MemberId, against: Seat, progress: Progress) {
@@ -21,11 +25,20 @@ impl Membership {
     /// What was said while the coordinator itself stood still is heard only now, one word after the other: its pause
     /// counts neither against an accused whose own word is still to come nor against one who is on its way back.
     pub(super) fn excuse_own_pause(&mut self, now: u64) {
-        let pause = now.saturating_sub(std::mem::replace(&mut self.awake_at, now));
-        if pause <= self.options.grace_ms / 2 {
+        let (awake_at, excused) = &mut self.awake;
+        let pause = now.saturating_sub(std::mem::replace(awake_at, now));
+        let is_accused = matches!(&self.stage, Stage::Running(run) if !run.accusations.is_empty());
+        if !is_accused && self.absent.0.is_empty() {
+            *excused = 0;
             return;
         }
-        self.absent.1 = self.absent.1.saturating_add(if self.absent.1 > 0 { pause } else { 0 });
+        if pause <= self.options.grace_ms / 2 || *excused == EXCUSES_MAX {
+            return;
+        }
+        *excused += 1;
+        if !self.absent.0.is_empty() {
+            self.absent.1 = self.absent.1.saturating_add(pause);
+        }
         if let Stage::Running(run) = &mut self.stage {
             run.accusations.iter_mut().for_each(|it| it.at = it.at.saturating_add(pause));
         }

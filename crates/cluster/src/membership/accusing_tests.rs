@@ -60,3 +60,20 @@ fn who_could_not_speak_while_the_coordinator_stood_still_is_heard_first() {
     assert_eq!(bench.fault().rank, Some(Seat(2)));
     assert_eq!(bench.regrouped().1, [10, 11]);
 }
+
+#[test]
+fn a_coordinator_that_is_starved_for_good_judges_some_day() {
+    let mut bench = survivors(3, 1, 3);
+    bench.pass(300, &[10, 11, 12]);
+    bench.accuse(10, 1, 5, "the merge");
+    // It runs only once in 0.7 s, and hears all whenever it does: nobody is silent.
+    for _ in 0..6 {
+        bench.now += 700;
+        for member in [10, 11, 12] {
+            bench.on(Event::Beat { member: id(member) });
+        }
+        bench.on(Event::Tick);
+    }
+    assert_eq!(bench.fault().rank, Some(Seat(1)));
+    assert_eq!(bench.regrouped().1, [10, 12]);
+}

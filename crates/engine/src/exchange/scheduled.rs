@@ -83,6 +83,9 @@ pub struct Scheduled {
     settled: Vec<bool>,
     /// How often each chunk is still to be sent: the shell says what has left.
     owed: Vec<u32>,
+    /// Chunks that this seat was the first to send and has no total of yet, and how many they are.
+    abroad: Vec<bool>,
+    abroad_count: usize,
     early: BTreeMap<(usize, Seat, bool), Vec<u8>>,
     /// The payload that has become what its chunk is now, and from whom it came: it is sent on from the caches, where the
     /// chunk itself is not.
@@ -141,6 +144,8 @@ impl Scheduled {
             next: vec![0; chunks.len()],
             settled: vec![false; chunks.len()],
             owed: vec![0; chunks.len()],
+            abroad: vec![false; chunks.len()],
+            abroad_count: 0,
             chunks,
             moves: by_chunk,
             early: BTreeMap::new(),
@@ -311,6 +316,7 @@ impl Scheduled {
             self.next[chunk] += 1;
             self.left -= 1;
         }
+        self.abroad_count -= usize::from(std::mem::take(&mut self.abroad[chunk]));
     }
 
     /// A lossy codec changes what the others will read, so the seat that completes a chunk reads it back

@@ -186,3 +186,67 @@ fn a_frame_that_lies_where_nobody_waits_for_it_is_refused() {
     machine.land(landing, &mut commands);
     assert!(matches!(commands[..], [Command::Fail { seat: Seat(1), .. }]), "{commands:?}");
 }
+
+/// Plays a sum in which every seat holds its first sends back while it waits for the totals of `abroad_max` of them; how
+/// many seats are done.
+fn play_held_back(name: &str, world: u32, abroad_max: usize) -> u32 {
+    let topology = summing(name, "").unwrap();
+    let machine = |seat: u32| {
+        let pattern =
+            |chunks| moves(&topology.pattern(Seat(seat), world, chunks), Seat(seat), world);
+        Scheduled::new(contribution(seat), raw(), topology.grain(world), pattern)
+    };
+    let mut machines: Vec<Scheduled> = (0..world).map(machine).collect();
+    let mut first: Vec<VecDeque<Command>> = Vec::new();
+    for machine in &mut machines {
+        let mut commands = Vec::new();
+        machine.on(Event::Begin, &mut commands);
+        first.push(commands.into());
+    }
+    let (mut events, mut scratch, mut done) = (VecDeque::new(), Vec::new(), 0);
+    let mut is_going = true;
+    while is_going {
+        is_going = false;
+        for seat in 0..world as usize {
+            let mut commands = Vec::new();
+            if machines[seat].abroad() < abroad_max {
+                commands.extend(first[seat].pop_front());
+            }
+            while let Some(at) = events.iter().position(|(to, _)| *to == seat) {
+                let (_, event) = events.remove(at).expect("just found");
+                machines[seat].on(event, &mut commands);
+                // A total may only make room for what is held back.
+                is_going = true;
+            }
+            is_going |= !commands.is_empty();
+            for command in commands {
+                match command {
+                    Command::Send { to, chunk, total } => {
+                        let payload = machines[seat].payload(chunk, &mut scratch).to_vec();
+                        machines[seat].sent(chunk);
+                        let from = Seat(seat as u32);
+                        let frame = Event::Frame { from, chunk, total, payload };
+                        events.push_back((to.index(), frame));
+                    }
+                    Command::Done => done += 1,
+                    Command::Fail { why, .. } => panic!("{why}"),
+                }
+            }
+        }
+        is_going |= !events.is_empty();
+    }
+    assert!(machines.iter().all(|machine| machine.abroad() == 0), "{name}, {world} seats");
+    done
+}
+
+#[test]
+fn seats_that_hold_back_what_they_send_first_all_come_to_an_end() {
+    for name in ["ring", "tree", "star", "halving-doubling", "hierarchical"] {
+        for world in 2..=5 {
+            for abroad_max in [1, 3] {
+                let done = play_held_back(name, world, abroad_max);
+                assert_eq!(done, world, "{name}, {world} seats, {abroad_max} abroad");
+            }
+        }
+    }
+}

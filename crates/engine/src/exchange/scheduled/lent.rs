@@ -181,8 +181,18 @@ impl Scheduled {
         (scratch, Lent::of(plan, update, None).1)
     }
 
+    /// How many chunks this seat was the first to send and has no total of yet.
+    #[must_use]
+    pub fn abroad(&self) -> usize {
+        self.abroad_count
+    }
+
     /// A chunk that was wanted to be sent has left.
     pub fn sent(&mut self, chunk: usize) {
+        let moves = &self.moves[chunk];
+        if moves[0].act == Act::SendPartial && self.next[chunk] < moves.len() {
+            self.abroad_count += usize::from(!std::mem::replace(&mut self.abroad[chunk], true));
+        }
         self.owed[chunk] = self.owed[chunk].saturating_sub(1);
     }
 

@@ -13,11 +13,11 @@ use std::time::{Duration, Instant};
 pub(super) const STUDY: Study = Study { name: "straggler", run };
 
 const LIMIT: Duration = Duration::from_mins(4);
-/// Runs for a millisecond and is stopped for as long as said, until it is gone: short beside a step, or each message to it
-/// would wait longer than one to a slow machine does. Only builtins: a new process for each signal would slow the others.
+/// Runs and is stopped for as long as said, in turns, until it is gone: short beside a step, or each message to it would wait
+/// longer than one to a slow machine does. Only builtins: a new process for each signal would slow the others.
 const BRAKE: &str = "exec 9<> <(:); while kill -STOP $0 2>/dev/null; do read -t $1 -u 9; \
-                     kill -CONT $0 2>/dev/null; read -t 0.001 -u 9; done";
-const RUN: f64 = 0.001;
+                     kill -CONT $0 2>/dev/null; read -t $2 -u 9; done";
+const RUN: f64 = 0.000_3;
 
 /// A flock whose last worker is slow: events come from the first.
 #[derive(Clone, Copy)]
@@ -96,7 +96,7 @@ fn two(suite: &Suite<'_>, finding: &mut Finding) -> Result<(), String> {
     rows[1].resize(6, "–".to_string());
     rows.extend(PAIR.iter().zip(&slow).map(|(setting, trials)| row(setting.0, trials, true)));
     let note = format!(
-        "`bench/jobs/straggler.toml` with two worker processes, the second stopped {:.1} ms for every {:.0} ms that it runs in all \
+        "`bench/jobs/straggler.toml` with two worker processes, the second stopped {:.2} ms for every {:.1} ms that it runs in all \
          rows but the first, which makes its computation {slow_times:.2} times as long. The ideal is what the first row's time would be \
          if one worker and 1/{slow_times:.2} of another did the work of two, communication included. Seconds of training, medians of \
          runs in turns. Load of the machine at the end: {}.",
@@ -145,11 +145,12 @@ fn three(suite: &Suite<'_>, finding: &mut Finding) -> Result<(), String> {
     });
     let note = format!(
         "Softmax regression on made data (`bench/jobs/straggler.toml`), three worker processes, the last of them stopped \
-         again and again in all rows but the first, {:.1} ms for every millisecond that it runs. Slowness is its time of computation \
+         again and again in all rows but the first, {:.2} ms for every {:.1} ms that it runs. Slowness is its time of computation \
          beside the mean of the others. Target: the mean loss of a pass of seat 0 is at most \
          {target:.4}, 1.01 times what it is in the middle of the run in which nobody is slow. One run each. Load of the machine at the \
          end: {}.",
         stop * 1e3,
+        RUN * 1e3,
         super::slow_links::load()
     );
     let sheet = Sheet {
@@ -206,7 +207,7 @@ fn calibrate(suite: &Suite<'_>, hurdle: Hurdle) -> Result<(Trial, f64), String> 
     for _ in 0..3 {
         let trial = trial(suite, SETTINGS[0], (hurdle, Some(stop)))?;
         let seen = slowness(&trial).ok_or("the report has no paces")?;
-        eprintln!("  stops of {:.0} ms make it {seen:.2} times as slow", stop * 1e3);
+        eprintln!("  stops of {:.2} ms make it {seen:.2} times as slow", stop * 1e3);
         if (0.85 * wanted..1.15 * wanted).contains(&seen) {
             return Ok((trial, stop));
         }
@@ -245,7 +246,7 @@ struct Brake {
 
 impl Brake {
     fn on(id: u64, stop: f64) -> Result<Brake, String> {
-        let words = ["-c", BRAKE, &id.to_string(), &format!("{stop:.3}")];
+        let words = ["-c", BRAKE, &id.to_string(), &format!("{stop:.6}"), &format!("{RUN:.6}")];
         let shell = Process::start(Command::new("bash").args(words))?;
         Ok(Brake { id, _shell: shell })
     }

@@ -7,16 +7,18 @@ use super::plot::{Chart, Mark, Scale, Series};
 use super::sheet::{Finding, Sheet, bytes, number};
 use super::trial::{Process, Trial};
 use super::{Study, Suite};
+use rustix::process::{Pid, Signal, kill_process};
 use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 pub(super) const STUDY: Study = Study { name: "straggler", run };
 
 const LIMIT: Duration = Duration::from_mins(4);
-/// Runs and is stopped for as long as said, in turns, until it is gone: short beside a step, or each message to it would wait
-/// longer than one to a slow machine does. Only builtins: a new process for each signal would slow the others.
-const BRAKE: &str = "exec 9<> <(:); while kill -STOP $0 2>/dev/null; do read -t $1 -u 9; \
-                     kill -CONT $0 2>/dev/null; read -t $2 -u 9; done";
+/// A slow worker runs so long between two stops: short beside a step, or each message to it would wait longer than one to a
+/// slow machine does.
 const RUN: f64 = 0.000_3;
 
 /// A flock whose last worker is slow: events come from the first.
@@ -238,23 +240,34 @@ fn slow_process(process: &Process, rank: u64) -> Result<u64, String> {
     Err("no worker told its process in 60 s".to_string())
 }
 
-/// Stops and continues a process until it is dropped.
+/// Stops and continues a process until it is dropped. A thread of its own, at so few instructions a turn that the others hardly
+/// lose any of their cores.
 struct Brake {
-    id: u64,
-    _shell: Process,
+    is_over: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
 }
 
 impl Brake {
     fn on(id: u64, stop: f64) -> Result<Brake, String> {
-        let words = ["-c", BRAKE, &id.to_string(), &format!("{stop:.6}"), &format!("{RUN:.6}")];
-        let shell = Process::start(Command::new("bash").args(words))?;
-        Ok(Brake { id, _shell: shell })
+        let process = i32::try_from(id).ok().and_then(Pid::from_raw);
+        let process = process.ok_or_else(|| format!("{id} is no process"))?;
+        let is_over = Arc::new(AtomicBool::new(false));
+        let over = Arc::clone(&is_over);
+        let turns = move || {
+            while !over.load(Ordering::Relaxed) && kill_process(process, Signal::STOP).is_ok() {
+                std::thread::sleep(Duration::from_secs_f64(stop));
+                let _ = kill_process(process, Signal::CONT);
+                std::thread::sleep(Duration::from_secs_f64(RUN));
+            }
+        };
+        Ok(Brake { is_over, thread: Some(std::thread::spawn(turns)) })
     }
 }
 
 impl Drop for Brake {
     fn drop(&mut self) {
-        let _ = Command::new("kill").args(["-CONT", &self.id.to_string()]).output();
+        self.is_over.store(true, Ordering::Relaxed);
+        let _ = self.thread.take().map(JoinHandle::join);
     }
 }
 

@@ -212,17 +212,7 @@ impl Scheduled {
             Some(contribution) if !self.begun[chunk] => contribution,
             _ => &self.update,
         };
-        if let [part] = self.chunks[chunk][..]
-            && let Body::Dense(values) = &update.blocks[part.block].body
-            && let Some(bytes) = self.codec.borrow(values, part.from, part.to)
-        {
-            return bytes;
-        }
-        scratch.clear();
-        for part in &self.chunks[chunk] {
-            encode_part(&*self.codec, update, part, scratch);
-        }
-        scratch
+        bytes_of(&*self.codec, update, &self.chunks[chunk], scratch)
     }
 
     /// The sum so far; the whole sum after `Done`.
@@ -449,6 +439,24 @@ impl<B: ?Sized> Clone for How<'_, B> {
 }
 
 impl<B: ?Sized> Copy for How<'_, B> {}
+
+/// The bytes of a chunk: as they lie in memory where the codec allows it, else encoded into `scratch`.
+fn bytes_of<'a>(
+    codec: &dyn Codec,
+    update: &'a Update,
+    chunk: &[Part],
+    scratch: &'a mut Vec<u8>,
+) -> &'a [u8] {
+    if let [part] = *chunk
+        && let Body::Dense(values) = &update.blocks[part.block].body
+        && let Some(bytes) = codec.borrow(values, part.from, part.to)
+    {
+        return bytes;
+    }
+    scratch.clear();
+    chunk.iter().for_each(|part| encode_part(codec, update, part, scratch));
+    scratch
+}
 
 fn encode_part(codec: &dyn Codec, update: &Update, part: &Part, out: &mut Vec<u8>) {
     match &update.blocks[part.block].body {

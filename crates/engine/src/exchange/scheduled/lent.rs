@@ -5,7 +5,7 @@
 //! it before has left. So a frame that turns out to be damaged spoils nothing: its link ends, the chunk stays incomplete, and
 //! with it the sum.
 
-use super::{Act, Command, Part, Scheduled, encode_part};
+use super::{Act, Command, Part, Scheduled, bytes_of, encode_part};
 use starlings_core::{Body, Seat, Update, Values};
 use starlings_topology::Move;
 use starlings_transport::shared::add_to;
@@ -158,26 +158,17 @@ impl Scheduled {
         {
             return (payload, Lent::of(plan, update, None).1);
         }
-        let single = match chunks[chunk][..] {
-            [part] => Some(part),
-            _ => None,
-        };
-        scratch.clear();
+        let parts = &chunks[chunk][..];
         if let Some(kept) = contribution.as_ref().filter(|_| !begun[chunk]) {
-            if let Some(part) = single
-                && let Body::Dense(values) = &kept.blocks[part.block].body
-                && let Some(bytes) = codec.borrow(values, part.from, part.to)
-            {
-                return (bytes, Lent::of(plan, update, None).1);
-            }
-            chunks[chunk].iter().for_each(|part| encode_part(&**codec, kept, part, scratch));
-        } else if let Some(part) = single
+            return (bytes_of(&**codec, kept, parts, scratch), Lent::of(plan, update, None).1);
+        }
+        if let [part] = *parts
             && matches!(update.blocks[part.block].body, Body::Dense(_))
         {
             return Lent::of(plan, update, Some(part));
-        } else {
-            chunks[chunk].iter().for_each(|part| encode_part(&**codec, update, part, scratch));
         }
+        scratch.clear();
+        parts.iter().for_each(|part| encode_part(&**codec, update, part, scratch));
         (scratch, Lent::of(plan, update, None).1)
     }
 

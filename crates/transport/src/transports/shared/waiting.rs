@@ -24,21 +24,25 @@ const NAP_NANOSECONDS: i64 = 20_000_000;
 /// Turns of the spin, at most and at least; a turn is some 50 ns.
 const SPINS_MAX: u32 = 2_000;
 const SPINS_MIN: u32 = 32;
-/// Times that the core is offered to others before sleeping.
-const YIELDS: u32 = 100;
+/// Times that the core is offered to others before sleeping, where every worker has a core and where not. To be woken takes
+/// longer than many waits do: workers of equal share are seldom a millisecond apart.
+const YIELDS: u32 = 2_000;
+const YIELDS_CROWDED: u32 = 100;
 
 /// One seat's way of waiting.
 #[derive(Clone, Debug)]
 pub(super) struct Waiter {
     spins: u32,
     spins_max: u32,
+    yields: u32,
 }
 
 impl Waiter {
     /// `is_crowded` where workers outnumber cores.
     pub(super) fn new(is_crowded: bool) -> Waiter {
-        let spins_max = if is_crowded { SPINS_MIN } else { SPINS_MAX };
-        Waiter { spins: spins_max, spins_max }
+        let (spins_max, yields) =
+            if is_crowded { (SPINS_MIN, YIELDS_CROWDED) } else { (SPINS_MAX, YIELDS) };
+        Waiter { spins: spins_max, spins_max, yields }
     }
 
     /// Waits until the counter has reached a value. Counters wrap around; they are never half their range apart.
@@ -63,7 +67,7 @@ impl Waiter {
             }
         }
         self.spins = (self.spins - self.spins / 8).max(SPINS_MIN);
-        for _ in 0..YIELDS {
+        for _ in 0..self.yields {
             sched_yield();
             if reached() {
                 return Ok(());

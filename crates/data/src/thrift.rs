@@ -167,11 +167,30 @@ const DEPTH_MAX: u8 = 64;
 /// Bytes of the longest number: 64 bits, seven in a byte.
 const VARINT_BYTES_MAX: u32 = 10;
 
+/// The fields of a page's header with its bytes before they were packed, and after.
+const UNPACKED: i16 = 2;
+const PACKED: i16 = 3;
+/// A page that says it holds more than this may hold at most so many times its packed bytes. The library takes the memory before
+/// it unpacks anything. Deflate can do no more; zstd can, of pages this large that are one number throughout.
+const UNPACKED_FREE: i64 = 8 << 20;
+const PACKED_TIMES_MAX: i64 = 1032;
+
 /// How many bytes the structure takes that these begin with.
 pub(crate) fn length(bytes: &[u8], fields: Fields) -> Result<usize, Flaw> {
-    let mut walk = Walk { bytes, at: 0 };
+    let mut walk = Walk { bytes, at: 0, sizes: [0; 2] };
     walk.structure(fields, DEPTH_MAX)?;
     Ok(walk.at)
+}
+
+/// Whether these begin with the header of a page, and one that holds no more than its packed bytes can.
+pub(crate) fn page(bytes: &[u8]) -> Result<(), Flaw> {
+    let mut walk = Walk { bytes, at: 0, sizes: [0; 2] };
+    walk.structure(PAGE_HEADER, DEPTH_MAX)?;
+    let [unpacked, packed] = walk.sizes;
+    let fits = |size: i64| i32::try_from(size).is_ok();
+    let is_possible =
+        unpacked <= UNPACKED_FREE || unpacked <= packed.saturating_mul(PACKED_TIMES_MAX);
+    if fits(unpacked) && fits(packed) && is_possible { Ok(()) } else { Err(Flaw::Wrong) }
 }
 
 impl Kind {
@@ -193,6 +212,8 @@ impl Kind {
 struct Walk<'a> {
     bytes: &'a [u8],
     at: usize,
+    /// What the outermost structure has in the fields of a page's sizes.
+    sizes: [i64; 2],
 }
 
 impl Walk<'_> {
@@ -210,6 +231,11 @@ impl Walk<'_> {
                 _ => id.checked_add(i16::from(step)).ok_or(Flaw::Wrong)?,
             };
             let known = fields.iter().find(|(known, _)| *known == id);
+            if depth + 1 == DEPTH_MAX && code == 5 && (id == UNPACKED || id == PACKED) {
+                let at = self.at;
+                self.sizes[usize::from(id == PACKED)] = self.number()?;
+                self.at = at;
+            }
             self.value(code, known.map(|(_, kind)| *kind), depth)?;
         }
     }
@@ -282,9 +308,13 @@ impl Walk<'_> {
 
     /// A field's number, where it does not follow the one before it.
     fn id(&mut self) -> Result<i16, Flaw> {
+        i16::try_from(self.number()?).map_err(|_| Flaw::Wrong)
+    }
+
+    /// A number with a sign, which is folded to its lowest bit.
+    fn number(&mut self) -> Result<i64, Flaw> {
         let folded = self.varint()?;
-        let id = (folded >> 1) as i64 ^ -((folded & 1) as i64);
-        i16::try_from(id).map_err(|_| Flaw::Wrong)
+        Ok((folded >> 1) as i64 ^ -((folded & 1) as i64))
     }
 
     fn varint(&mut self) -> Result<u64, Flaw> {
@@ -327,6 +357,34 @@ mod tests {
         for cut in 0..PAGE.len() {
             assert_eq!(length(&PAGE[..cut], PAGE_HEADER), Err(Flaw::Short), "{cut}");
         }
+    }
+
+    /// The header of a page of these sizes, before and after packing.
+    fn sized(unpacked: i64, packed: i64) -> Vec<u8> {
+        let mut bytes = vec![0x15, 0x00];
+        for size in [unpacked, packed] {
+            bytes.push(0x15);
+            let mut folded = ((size << 1) ^ (size >> 63)) as u64;
+            while folded >= 0x80 {
+                bytes.push(folded as u8 | 0x80);
+                folded >>= 7;
+            }
+            bytes.push(folded as u8);
+        }
+        bytes.push(0x00);
+        bytes
+    }
+
+    #[test]
+    fn pages_that_hold_more_than_their_bytes_can_are_refused() {
+        assert_eq!(page(&sized(1000, 30)), Ok(()));
+        assert_eq!(page(&sized(UNPACKED_FREE, 30)), Ok(()), "repeated numbers pack well");
+        assert_eq!(page(&sized(UNPACKED_FREE + 1, 30)), Err(Flaw::Wrong));
+        assert_eq!(page(&sized(100 << 20, 1 << 20)), Ok(()));
+        assert_eq!(page(&sized(100 << 20, 1 << 10)), Err(Flaw::Wrong));
+        // The library takes the lower half of such a number.
+        assert_eq!(page(&sized(0x1_07ff_ffff, 30)), Err(Flaw::Wrong));
+        assert_eq!(page(&sized(1000, 30)[..5]), Err(Flaw::Short));
     }
 
     #[test]

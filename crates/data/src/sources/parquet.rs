@@ -139,8 +139,8 @@ fn page(mut read: Box<dyn Read>) -> Result<Box<dyn Read>, ParquetError> {
     loop {
         let more = wanted - head.len();
         let ended = read.by_ref().take(more as u64).read_to_end(&mut head)? < more;
-        match thrift::length(&head, thrift::PAGE_HEADER) {
-            Ok(_) => return Ok(Box::new(Cursor::new(head).chain(read))),
+        match thrift::page(&head) {
+            Ok(()) => return Ok(Box::new(Cursor::new(head).chain(read))),
             Err(Flaw::Short) if !ended && wanted < HEADER_BYTES_MAX => wanted *= 4,
             Err(_) => return Err(contradiction("the header of a page")),
         }

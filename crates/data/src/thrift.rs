@@ -187,7 +187,7 @@ pub(crate) fn page(bytes: &[u8]) -> Result<(), Flaw> {
     let mut walk = Walk { bytes, at: 0, sizes: [0; 2] };
     walk.structure(PAGE_HEADER, DEPTH_MAX)?;
     let [unpacked, packed] = walk.sizes;
-    let fits = |size: i64| i32::try_from(size).is_ok();
+    let fits = |size: i64| (0..=i64::from(i32::MAX)).contains(&size);
     let is_possible =
         unpacked <= UNPACKED_FREE || unpacked <= packed.saturating_mul(PACKED_TIMES_MAX);
     if fits(unpacked) && fits(packed) && is_possible { Ok(()) } else { Err(Flaw::Wrong) }
@@ -384,6 +384,8 @@ mod tests {
         assert_eq!(page(&sized(100 << 20, 1 << 10)), Err(Flaw::Wrong));
         // The library takes the lower half of such a number.
         assert_eq!(page(&sized(0x1_07ff_ffff, 30)), Err(Flaw::Wrong));
+        assert_eq!(page(&sized(1000, -30)), Err(Flaw::Wrong));
+        assert_eq!(page(&sized(-1000, 30)), Err(Flaw::Wrong));
         assert_eq!(page(&sized(1000, 30)[..5]), Err(Flaw::Short));
     }
 

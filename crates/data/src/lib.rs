@@ -18,6 +18,7 @@ mod load;
 mod locate;
 mod number;
 mod numbers;
+mod pages;
 mod parcels;
 mod partition;
 mod prepare;

@@ -14,6 +14,8 @@ pub(crate) enum Kind {
     Byte,
     I16,
     I32,
+    /// As [`I32`], and the walk says what it was.
+    Noted(Note),
     I64,
     Double,
     Binary,
@@ -21,7 +23,16 @@ pub(crate) enum Kind {
     Struct(Fields),
 }
 
-use Kind::{Binary, Bool, Byte, Double, I16, I32, I64, List, Struct};
+use Kind::{Binary, Bool, Byte, Double, I16, I32, I64, List, Noted, Struct};
+
+/// What the library believes of a page's header: it takes the memory before it looks for what fills it.
+#[derive(Clone, Copy)]
+pub(crate) enum Note {
+    /// Bytes before they were packed.
+    Unpacked,
+    /// Bytes after.
+    Packed,
+}
 
 /// Why bytes are no such structure.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -143,8 +154,8 @@ pub(crate) const FILE_METADATA: Fields = &[
 /// What stands before each page.
 pub(crate) const PAGE_HEADER: Fields = &[
     (1, I32),
-    (2, I32),
-    (3, I32),
+    (2, Noted(Note::Unpacked)),
+    (3, Noted(Note::Packed)),
     (4, I32),
     (5, Struct(&[(1, I32), (2, I32), (3, I32), (4, I32), (5, Struct(STATISTICS))])),
     (6, Struct(NOTHING)),
@@ -167,9 +178,6 @@ const DEPTH_MAX: u8 = 64;
 /// Bytes of the longest number: 64 bits, seven in a byte.
 const VARINT_BYTES_MAX: u32 = 10;
 
-/// The fields of a page's header with its bytes before they were packed, and after.
-const UNPACKED: i16 = 2;
-const PACKED: i16 = 3;
 /// A page that says it holds more than this may hold at most so many times its packed bytes. The library takes the memory before
 /// it unpacks anything. Deflate can do no more; zstd can, of pages this large that are one number throughout.
 const UNPACKED_FREE: i64 = 8 << 20;
@@ -177,20 +185,20 @@ const PACKED_TIMES_MAX: i64 = 1032;
 
 /// How many bytes the structure takes that these begin with.
 pub(crate) fn length(bytes: &[u8], fields: Fields) -> Result<usize, Flaw> {
-    let mut walk = Walk { bytes, at: 0, sizes: [0; 2] };
+    let mut walk = Walk { bytes, at: 0, notes: [0; 2] };
     walk.structure(fields, DEPTH_MAX)?;
     Ok(walk.at)
 }
 
 /// Whether these begin with the header of a page, and one that holds no more than its packed bytes can.
 pub(crate) fn page(bytes: &[u8]) -> Result<(), Flaw> {
-    let mut walk = Walk { bytes, at: 0, sizes: [0; 2] };
+    let mut walk = Walk { bytes, at: 0, notes: [0; 2] };
     walk.structure(PAGE_HEADER, DEPTH_MAX)?;
-    let [unpacked, packed] = walk.sizes;
-    let fits = |size: i64| (0..=i64::from(i32::MAX)).contains(&size);
-    let is_possible =
-        unpacked <= UNPACKED_FREE || unpacked <= packed.saturating_mul(PACKED_TIMES_MAX);
-    if fits(unpacked) && fits(packed) && is_possible { Ok(()) } else { Err(Flaw::Wrong) }
+    let is_size = |note: &i64| (0..=i64::from(i32::MAX)).contains(note);
+    let [unpacked, packed] = walk.notes;
+    let is_possible = walk.notes.iter().all(is_size)
+        && (unpacked <= UNPACKED_FREE || unpacked <= packed * PACKED_TIMES_MAX);
+    if is_possible { Ok(()) } else { Err(Flaw::Wrong) }
 }
 
 impl Kind {
@@ -199,7 +207,7 @@ impl Kind {
             Bool => code == 1 || code == 2,
             Byte => code == 3,
             I16 => code == 4,
-            I32 => code == 5,
+            I32 | Noted(_) => code == 5,
             I64 => code == 6,
             Double => code == 7,
             Binary => code == 8,
@@ -212,8 +220,8 @@ impl Kind {
 struct Walk<'a> {
     bytes: &'a [u8],
     at: usize,
-    /// What the outermost structure has in the fields of a page's sizes.
-    sizes: [i64; 2],
+    /// What the noted fields held, the last of each.
+    notes: [i64; 2],
 }
 
 impl Walk<'_> {
@@ -231,11 +239,6 @@ impl Walk<'_> {
                 _ => id.checked_add(i16::from(step)).ok_or(Flaw::Wrong)?,
             };
             let known = fields.iter().find(|(known, _)| *known == id);
-            if depth + 1 == DEPTH_MAX && code == 5 && (id == UNPACKED || id == PACKED) {
-                let at = self.at;
-                self.sizes[usize::from(id == PACKED)] = self.number()?;
-                self.at = at;
-            }
             self.value(code, known.map(|(_, kind)| *kind), depth)?;
         }
     }
@@ -247,7 +250,13 @@ impl Walk<'_> {
         match code {
             1 | 2 => Ok(()),
             3 => self.byte().map(|_| ()),
-            4..=6 => self.varint().map(|_| ()),
+            4..=6 => {
+                let number = self.number()?;
+                if let Some(Noted(note)) = known {
+                    self.notes[note as usize] = number;
+                }
+                Ok(())
+            }
             7 => self.forward(8),
             8 => {
                 let bytes = self.varint()?;

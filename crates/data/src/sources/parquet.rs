@@ -6,9 +6,10 @@ use crate::DataSpec;
 use crate::cells::{Spot, Writer};
 use crate::chunk::Mark;
 use crate::input::{Input, cannot_open, changed};
+use crate::pages::Sound;
 use crate::thrift::{self, Flaw};
 use parquet::basic::{ConvertedType, LogicalType, Type as Physical};
-use parquet::column::reader::{ColumnReader, ColumnReaderImpl};
+use parquet::column::reader::{ColumnReader, ColumnReaderImpl, get_column_reader};
 use parquet::data_type::{ByteArray, DataType};
 use parquet::errors::ParquetError;
 use parquet::file::reader::{ChunkReader, Length};
@@ -260,8 +261,10 @@ impl Parquet {
         let mut columns = Vec::new();
         for (column, role) in reading.roles.iter().enumerate() {
             if *role != Role::Skip {
-                let reader = guarded(&self.name(), || group.get_column_reader(column))?;
-                columns.push((column, reader));
+                let described = group.metadata().column(column).column_descr_ptr();
+                let pages = guarded(&self.name(), || group.get_column_page_reader(column))?;
+                let pages = Box::new(Sound::new(pages, &described));
+                columns.push((column, get_column_reader(described, pages)));
             }
         }
         let mut done = 0;

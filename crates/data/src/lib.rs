@@ -22,6 +22,7 @@ mod pages;
 mod parcels;
 mod partition;
 mod prepare;
+mod quietly;
 #[cfg(feature = "remote")]
 pub mod remote;
 mod schema;

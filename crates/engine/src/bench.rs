@@ -1,7 +1,7 @@
 //! One machine's own figures: how long a sum over the flock takes.
 
-use crate::choices::{Carriage, summing};
-use crate::exchange::reproducible::{Peaks, exponents, quantised, restored};
+use crate::choices::summing;
+use crate::exchange::reproducible::{exponents, quantised};
 use crate::flock::surviving::is_kept;
 use crate::launch::flock::call;
 use crate::launch::processes::{Watch, with_children};
@@ -44,9 +44,21 @@ pub struct AllReduce {
     /// Whether links are inside TLS, as between hosts. Processes only.
     #[serde(default)]
     pub tls: bool,
-    /// Whether sums survive a loss, as those of a flock do: contributions are kept, and all confirm a large result.
+    /// Whether sums survive a loss, as those of a flock do: then all confirm a large result.
     #[serde(default)]
-    pub survives: bool,
+    pub survival: Survival,
+}
+
+/// How a sum survives a loss.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub enum Survival {
+    /// It is lost with a worker.
+    #[default]
+    Lost,
+    /// Contributions are kept.
+    Kept,
+    /// Contributions can be made again.
+    Made,
 }
 
 /// What is summed, and how.
@@ -161,7 +173,9 @@ impl AllReduce {
                 let what = format!("the launcher '{launcher}' has no transport '{word}'");
                 Err(Fault::caller(what).hint(suggestion(word, &known)))
             }
-            _ if self.survives && (self.is_resident || self.fold != Width::Single) => {
+            _ if self.survival != Survival::Lost
+                && (self.is_resident || self.fold != Width::Single) =>
+            {
                 Err(Fault::caller(
                     "sums that survive are measured of f32 that do not live in shared memory",
                 )
@@ -208,9 +222,10 @@ impl AllReduce {
         for round in 0..self.repeats + WARM_UP {
             merger.merge(self::update(vec![0.0]))?;
             let begun = now();
-            update = match self.survives {
-                true => surviving(&mut merger, &mut words, update)?,
-                false => merger.merge(update)?,
+            update = match self.survival {
+                Survival::Lost => merger.merge(update)?,
+                Survival::Kept => confirmed(merger.merge_kept(update)?, &mut words)?,
+                Survival::Made => confirmed(merger.merge(update)?, &mut words)?,
             };
             if round >= WARM_UP {
                 seconds.push(begun.elapsed().as_secs_f64());
@@ -224,9 +239,8 @@ impl AllReduce {
 
     /// Sums of f64, plain or by the reproducible fold, which agrees on exponents first.
     fn run_double(&self, net: &Arc<Net>, merger: &mut Merger) -> Result<Vec<f64>> {
-        let tree = MergeOptions::exact(7, net, summing("tree", "")?, PATIENCE);
-        let carriage = Carriage::Numbers(Arc::new(Peaks));
-        let mut peaks = Merger::new(net.clone(), MergeOptions { carriage, ..tree });
+        let options = MergeOptions::exact(7, net, summing(&self.topology, "")?, PATIENCE);
+        let mut peaks = Merger::new(net.clone(), options);
         let (world, mine) = (net.world(), f64::from(net.seat().0 + 1));
         let expected = f64::from(world) * (f64::from(world) + 1.0) / 2.0;
         let count = (self.bytes / 8).max(1) as usize;
@@ -239,10 +253,11 @@ impl AllReduce {
                 merger.merge(update)?
             } else {
                 let updates = vec![update];
-                let agreed = peaks.merge(exponents(&updates))?;
-                let (whole, kinds) = quantised(updates, &agreed, world)
+                let agreed = peaks.largest(exponents(&updates))?;
+                let (whole, grid) = quantised(updates, agreed, world)
                     .map_err(|error| Fault::machine(error.to_string()))?;
-                restored(merger.merge(whole)?, &agreed, &kinds, world)
+                let grid = Arc::new(grid);
+                grid.restored(merger.merge_working(whole, grid.clone())?)
             };
             if round >= WARM_UP {
                 seconds.push(begun.elapsed().as_secs_f64());
@@ -337,9 +352,8 @@ impl AllReduce {
     }
 }
 
-/// What a [`Flock`](crate::flock::Flock) does in a calm sum.
-fn surviving(merger: &mut Merger, words: &mut Merger, update: Update) -> Result<Update> {
-    let sum = merger.merge_kept(update)?;
+/// What a [`Flock`](crate::flock::Flock) does with a result.
+fn confirmed(sum: Update, words: &mut Merger) -> Result<Update> {
     if is_kept(&sum) {
         std::hint::black_box(sum.clone());
     } else {

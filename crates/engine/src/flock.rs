@@ -178,17 +178,42 @@ impl Flock {
     /// # Errors
     /// The coordinator's verdict, when the flock is over; or a lost member, where the host does not let flocks survive.
     pub fn merge(&mut self, blocks: &mut Vec<Block>) -> Result<()> {
-        self.steps += 1;
         let mut update = Update { blocks: std::mem::take(blocks) };
+        update.blocks.push(self.name());
+        *blocks = self.merged(Offer::Kept(update))?;
+        Ok(())
+    }
+
+    /// As [`merge`](Flock::merge), of blocks that can be made again: `make` is called for each attempt at the sum, which is one unless
+    /// a member is lost. Nothing is kept beside the sum, so that it takes no second vector, and as little time as one that
+    /// would be lost.
+    ///
+    /// # Errors
+    /// As [`merge`](Flock::merge).
+    pub fn merge_made(&mut self, make: impl Fn() -> Vec<Block>) -> Result<Vec<Block>> {
+        let name = self.name();
+        let contribution = |_: Seat| {
+            let mut blocks = make();
+            blocks.push(name.clone());
+            Update { blocks }
+        };
+        self.merged(Offer::Made(&contribution))
+    }
+
+    fn merged(&mut self, offer: Offer<'_>) -> Result<Vec<Block>> {
+        self.steps += 1;
+        let mut sum = self.sum(true, offer)?;
+        self.participants = sum.blocks.pop().map(|block| named(&block)).unwrap_or_default();
+        Ok(sum.blocks)
+    }
+
+    /// A block whose sum names who took part in it.
+    fn name(&self) -> Block {
         // Sixty-two to a word, so that sums of bits stay positive.
         let mut members = vec![0; self.first.index() / 62 + 1];
         members[self.first.index() / 62] = 1 << (self.first.index() % 62);
         members.resize(self.words(), 0);
-        update.blocks.push(Block::counts(MEMBERS, members));
-        let mut sum = self.sum(true, Offer::Kept(update))?;
-        self.participants = sum.blocks.pop().map(|block| named(&block)).unwrap_or_default();
-        *blocks = sum.blocks;
-        Ok(())
+        Block::counts(MEMBERS, members)
     }
 
     /// Words that name everyone who began.

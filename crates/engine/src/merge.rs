@@ -1,5 +1,6 @@
 //! The blocking shell of sums: performs the machines' sends and feeds them what arrives.
 
+mod meeting;
 mod tiers;
 
 pub(crate) use tiers::near;
@@ -8,7 +9,9 @@ use crate::choices::{Carriage, raw};
 use crate::exchange::collected::{Collected, Sitting};
 use crate::exchange::cut::cut;
 use crate::exchange::packet::{Address, Losses, Packer};
-use crate::exchange::scheduled::{Command, Event, Landing, Lent, Scheduled};
+use crate::exchange::scheduled::{
+    Command, Event, Landing, Lent, Scheduled, Work, after_all, before_all,
+};
 use crate::net::{Arrival, Berths, Net};
 use crate::shared_sum::SharedSum;
 use crate::spare::Spare;
@@ -51,6 +54,8 @@ pub struct Merger {
     spare: Spare,
     /// Once this seat is about to leave: sums since nothing is held back any more.
     parting: Option<u32>,
+    /// What is to be done to the numbers of the sum in progress.
+    work: Option<Arc<dyn Work>>,
 }
 
 /// How a merger brings contributions together.
@@ -120,6 +125,7 @@ impl Merger {
             kept: None,
             spare: Spare::default(),
             parting: None,
+            work: None,
         }
     }
 
@@ -218,6 +224,22 @@ impl Merger {
         Ok(merged)
     }
 
+    /// As [`merge`](Merger::merge), with work on the numbers before and after.
+    ///
+    /// # Errors
+    /// As [`merge`](Merger::merge).
+    pub fn merge_working(&mut self, mut update: Update, work: Arc<dyn Work>) -> Result<Update> {
+        let is_played = matches!(&self.way, Way::Played(codec) if codec.is_memory());
+        if is_played && self.group.len() > 1 && self.shared.is_none() && self.near.is_none() {
+            self.work = Some(work);
+            return self.merge(update);
+        }
+        before_all(&*work, &mut update);
+        let mut merged = self.merge(update)?;
+        after_all(&*work, &mut merged);
+        Ok(merged)
+    }
+
     /// As [`merge`](Merger::merge), without the codec, which all seats must have agreed on. What seats that are about to leave
     /// had held back goes with it.
     ///
@@ -274,36 +296,6 @@ impl Merger {
         self.kept.take().or_else(|| self.shared.as_mut().and_then(SharedSum::contribution))
     }
 
-    /// Returns when all seats have called it. In turn k each tells the seat 2^k places ahead, and hears the one as far behind
-    /// (Hensgen, Finkel and Manber, Two Algorithms for Barrier Synchronization, 1988): of two, each waits for one message,
-    /// where a sum would be a message there and one back.
-    ///
-    /// # Errors
-    /// As [`merge`](Merger::merge).
-    pub fn meet(&mut self) -> Result<()> {
-        if self.shared.is_some() {
-            return self
-                .merge_by(Update { blocks: vec![Block::counts("here", vec![1])] }, true)
-                .map(drop);
-        }
-        let (count, by) = (self.next_count(), Deadline::after(self.patience));
-        let (me, seats) = (self.me.index(), self.group.len());
-        let ways = (0..).map(|turn| (turn, 1 << turn)).take_while(|&(_, ahead)| ahead < seats);
-        for (turn, ahead) in ways {
-            let to = Seat(((me + ahead) % seats) as u32);
-            let from = self.group[(me + seats - ahead) % seats];
-            self.send(to, (turn, false, count), &[], by)?;
-            let wanted =
-                Header { lane: Lane::Exchange, kind: self.kind, step: count, tag: turn as u32 };
-            let is_here = |arrival: &Arrival| arrival.from == from && arrival.header == wanted;
-            let heard = self.net.next(Lane::Exchange, is_here, by);
-            heard.map_err(|fault| {
-                fault.during(format!("waiting for word of {from} on {}", self.net.host(from)))
-            })?;
-        }
-        Ok(())
-    }
-
     fn by(&mut self, way: &mut Way, update: Update) -> Result<Update> {
         match way {
             Way::Played(codec) => {
@@ -357,6 +349,9 @@ impl Merger {
         });
         if let Some(room) = room {
             machine = machine.keeping(room);
+        }
+        if let Some(work) = self.work.take() {
+            machine = machine.working(work);
         }
         let outcome = self.drive(&mut machine, count);
         for (from, payload) in machine.spent_last() {

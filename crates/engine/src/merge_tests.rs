@@ -4,6 +4,7 @@ use super::*;
 use crate::bridge::adder::{PATIENCE, Perch, perches, run_all};
 use crate::choices::summing;
 use starlings_core::Rng;
+use std::ops::Range;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 fn merger(perch: &Perch, kind: u8, topology: &str) -> Merger {
@@ -42,6 +43,37 @@ fn a_meeting_between_sums_mixes_with_neither() {
     });
 }
 
+#[test]
+fn the_largest_of_each_number_is_known_to_all() {
+    for world in 1..=9 {
+        run_all(&perches(world), |perch| {
+            let mut merger = merger(&perch, 1, "tree");
+            for round in 0..5 {
+                // Each seat has the largest of one number, and all are below zero in the second block.
+                let seat = perch.seat() as i64;
+                let mine = (0..9).map(|at| if at == seat { 100 + round } else { seat }).collect();
+                let below = Block::counts("below", vec![i64::MIN, -1 - seat]);
+                let update = Update { blocks: vec![Block::counts("n", mine), below] };
+                let all = merger.largest(update).unwrap();
+                let top =
+                    |at| if at < i64::from(world) { 100 + round } else { i64::from(world) - 1 };
+                assert_eq!(all.i64("n"), (0..9).map(top).collect::<Vec<i64>>());
+                assert_eq!(all.i64("below"), [i64::MIN, -1]);
+            }
+        });
+    }
+}
+
+#[test]
+fn a_seat_that_speaks_of_other_numbers_is_named() {
+    run_all(&perches(2), |perch| {
+        let mut merger = merger(&perch, 1, "tree");
+        let mine = vec![1; 1 + perch.seat() as usize];
+        let fault = merger.largest(Update { blocks: vec![Block::counts("n", mine)] }).unwrap_err();
+        assert!(fault.to_string().contains("spoke of something else"), "{fault}");
+    });
+}
+
 /// Numbers of three kinds, some megabytes of them, none of which lies at the edge of a chunk.
 fn large(seat: usize, round: u64) -> Update {
     let mut rng = Rng::named(5, "large", &[seat as u64, round]);
@@ -70,6 +102,52 @@ fn sums_of_kept_contributions_have_the_bits_of_others() {
                 let wanted = plain.merge(large(perch.seat(), round)).unwrap();
                 let sum = keeping.merge_kept(large(perch.seat(), round)).unwrap();
                 assert!(sum == wanted, "{topology}, {world} seats, round {round}");
+            }
+        });
+    }
+}
+
+/// Work that shows where it was done, and whether more than once.
+struct Marking;
+
+impl Work for Marking {
+    fn before(&self, block: usize, range: Range<usize>, values: &mut Values) {
+        mark(block, range, values, |number, at| number * 3 + at);
+    }
+
+    fn after(&self, block: usize, range: Range<usize>, values: &mut Values) {
+        mark(block, range, values, |number, at| number * 7 - at);
+    }
+}
+
+fn mark(block: usize, range: Range<usize>, values: &mut Values, to: impl Fn(i64, i64) -> i64) {
+    if let (1, Values::I64(values)) = (block, values) {
+        for at in range {
+            values[at] = to(values[at], at as i64);
+        }
+    }
+}
+
+#[test]
+fn work_is_done_once_on_every_number_before_and_after_its_sum() {
+    for (topology, world) in
+        [("ring", 1), ("ring", 2), ("ring", 3), ("tree", 4), ("star", 3), ("halving-doubling", 5)]
+    {
+        run_all(&perches(world), |perch| {
+            let mut merger = merger(&perch, 1, topology);
+            for round in 0..3i64 {
+                let left = Block::counts("left alone", vec![round; 70_000]);
+                let mine = (0..300_001).map(|at| at % 1000 + perch.seat() as i64 + round);
+                let update = Update { blocks: vec![left, Block::counts("worked", mine.collect())] };
+                let sum = merger.merge_working(update, Arc::new(Marking)).unwrap();
+                let (seats, number) = (i64::from(world), |at: i64, seat| at % 1000 + seat + round);
+                let wanted = |at| {
+                    let sum: i64 = (0..seats).map(|seat| number(at, seat) * 3 + at).sum();
+                    sum * 7 - at
+                };
+                let wanted: Vec<i64> = (0..300_001).map(wanted).collect();
+                assert!(sum.i64("worked") == wanted, "{topology}, {world} seats, round {round}");
+                assert!(sum.i64("left alone").iter().all(|&number| number == round * seats));
             }
         });
     }

@@ -140,7 +140,7 @@ fn misuse_is_refused() {
 /// and know whose contributions are in it. Rank i contributes 2^i, so that a sum names its contributors.
 #[test]
 fn sums_are_finished_by_those_who_are_left_and_name_their_contributors() {
-    for size in [3, 100_000] {
+    for (size, is_kept) in [(3, true), (100_000, true), (3, false), (100_000, false)] {
         let results = fly(4, |mut flock| {
             let first = flock.seat().0;
             let mut sums = Vec::new();
@@ -149,10 +149,16 @@ fn sums_are_finished_by_those_who_are_left_and_name_their_contributors() {
                 if [9, 3, 99, 6][first as usize] == round {
                     return Ok((first, sums));
                 }
-                let mut numbers = vec![f64::from(round); size];
-                numbers[0] = f64::from(1 << first);
-                let mut blocks = vec![Block::dense("sum", numbers)];
-                flock.merge(&mut blocks)?;
+                let make = || {
+                    let mut numbers = vec![f64::from(round); size];
+                    numbers[0] = f64::from(1 << first);
+                    vec![Block::dense("sum", numbers)]
+                };
+                let mut blocks = make();
+                match is_kept {
+                    true => flock.merge(&mut blocks)?,
+                    false => blocks = flock.merge_made(make)?,
+                }
                 let sum = blocks[0].f64s();
                 let members = flock.participants().iter().map(|seat| 1 << seat.0).sum::<u32>();
                 assert_eq!(sum[0], f64::from(members), "{:?}", flock.participants());

@@ -71,11 +71,14 @@ pub(super) fn run(suite: &Suite<'_>, outcome: &mut Outcome) {
             let way = format!("--transport {transport}");
             let mut plain = ours(suite, 2, size, &way);
             plain.name = "lost with a worker".to_string();
-            let contenders = [ours(suite, 2, size, &format!("{way} --survive")), plain];
+            let mut made = ours(suite, 2, size, &format!("{way} --survive made"));
+            made.name = "starlings, made again after a loss".to_string();
+            let kept = ours(suite, 2, size, &format!("{way} --survive kept"));
+            let contenders = [kept, made, plain];
             // They are to differ by less than the machine's noise in a few rounds; short ones by much less.
             let times = if size.bytes > 4 << 20 { 4 } else { 12 };
             let often = Size { rounds: times * size.rounds + 1, ..*size };
-            compare(suite, outcome, (&case, 1), &often, &contenders);
+            compare(suite, outcome, (&case, 2), &often, &contenders);
         }
     }
     if suite.python.is_none() {

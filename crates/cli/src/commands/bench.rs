@@ -5,7 +5,7 @@ use crate::output::{say, say_json};
 use clap::{Args, Subcommand};
 use serde_json::json;
 use starlings::observe::figures;
-use starlings::{AllReduce, Fault, Predictor, Result, Ticket, Timing, Width, resolve};
+use starlings::{AllReduce, Fault, Predictor, Result, Survival, Ticket, Timing, Width, resolve};
 
 /// Measure this machine
 #[derive(Args)]
@@ -74,9 +74,10 @@ struct Sums {
     /// Inside TLS, as links between hosts are
     #[arg(long)]
     tls: bool,
-    /// Sums that survive the loss of a worker, as those of a training loop of one's own do
-    #[arg(long)]
-    survive: bool,
+    /// Sums that survive the loss of a worker, as those of a training loop of one's own do: of contributions that are kept, or
+    /// of ones that are made again
+    #[arg(long, num_args = 0..=1, default_missing_value = "kept", value_parser = ["kept", "made"])]
+    survive: Option<String>,
     /// How many sums to time [default: 2000 for 4KB and less, fewer for more, at least 5]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
     repeats: Option<u32>,
@@ -102,7 +103,11 @@ pub(super) fn run(arguments: Arguments) -> Result<()> {
         transport: sums.transport,
         is_resident: sums.resident,
         tls: sums.tls,
-        survives: sums.survive,
+        survival: match sums.survive.as_deref() {
+            None => Survival::Lost,
+            Some("made") => Survival::Made,
+            Some(_) => Survival::Kept,
+        },
         fold: match sums.numbers.as_str() {
             "f64" => Width::Double,
             "reproducible" => Width::Reproducible,

@@ -9,6 +9,7 @@ use crate::blocks::in_order;
 use crate::cells::{Cell, Spot, Writer};
 use crate::chunk::Chunk;
 use crate::input::{Input, Stream, changed};
+use crate::quietly::quietly;
 use arrow_array::cast::AsArray;
 use arrow_array::types as kinds;
 use arrow_array::{Array, ArrayRef, RecordBatch};
@@ -97,9 +98,8 @@ fn lying(what: &str) -> ArrowError {
 
 /// Calls the decoder. Some damage makes it panic instead of refusing; a bad file must not end the process.
 fn guarded<T>(name: &str, decode: impl FnOnce() -> Result<T, ArrowError>) -> Result<T> {
-    let decoded = std::panic::catch_unwind(std::panic::AssertUnwindSafe(decode));
-    let gave_up = |_| Err(lying("the decoder gave up on it"));
-    decoded.unwrap_or_else(gave_up).map_err(|error| damaged(name, error))
+    let gave_up = || Err(lying("the decoder gave up on it"));
+    quietly(decode).unwrap_or_else(gave_up).map_err(|error| damaged(name, error))
 }
 
 /// One message: its description, and its body once it is wanted.

@@ -7,6 +7,7 @@ use crate::cells::{Spot, Writer};
 use crate::chunk::Mark;
 use crate::input::{Input, cannot_open, changed};
 use crate::pages::Sound;
+use crate::quietly::quietly;
 use crate::thrift::{self, Flaw};
 use parquet::basic::{ConvertedType, LogicalType, Type as Physical};
 use parquet::column::reader::{ColumnReader, ColumnReaderImpl, get_column_reader};
@@ -166,9 +167,8 @@ fn reader(input: &Input) -> Result<SerializedFileReader<Body>> {
 
 /// Calls the decoder. Some damage makes it panic instead of refusing; a bad file must not end the process.
 fn guarded<T>(name: &str, decode: impl FnOnce() -> Result<T, ParquetError>) -> Result<T> {
-    let decoded = std::panic::catch_unwind(std::panic::AssertUnwindSafe(decode));
-    let gave_up = |_| Err(ParquetError::General("the decoder gave up on it".to_string()));
-    decoded.unwrap_or_else(gave_up).map_err(|error| damaged(name, error))
+    let gave_up = || Err(ParquetError::General("the decoder gave up on it".to_string()));
+    quietly(decode).unwrap_or_else(gave_up).map_err(|error| damaged(name, error))
 }
 
 fn damaged(name: &str, error: ParquetError) -> Fault {

@@ -2,7 +2,7 @@
 
 use crate::{Folder, all, classes, dense, refused, says};
 use parquet::data_type::{ByteArray, ByteArrayType, DoubleType, Int64Type};
-use parquet::file::properties::WriterProperties;
+use parquet::file::properties::{WriterProperties, WriterPropertiesBuilder, WriterVersion};
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::parser::parse_message_type;
 use starlings_data::{ColumnKind, DataSpec, Encoding, LabelNeed, Target};
@@ -13,10 +13,13 @@ const SCHEMA: &str = "message m { required int64 id; optional double size; \
 
 /// Two row groups of 50 and 30 rows; `size` and `colour` are missing in every fifth row.
 fn file() -> Vec<u8> {
+    file_by(WriterProperties::builder().set_compression(parquet::basic::Compression::SNAPPY))
+}
+
+fn file_by(properties: WriterPropertiesBuilder) -> Vec<u8> {
     let schema = Arc::new(parse_message_type(SCHEMA).unwrap());
     let mut bytes = Vec::new();
-    let properties =
-        WriterProperties::builder().set_compression(parquet::basic::Compression::SNAPPY).build();
+    let properties = properties.build();
     let mut writer = SerializedFileWriter::new(&mut bytes, schema, Arc::new(properties)).unwrap();
     for rows in [0..50i64, 50..80] {
         let present: Vec<i64> = rows.clone().filter(|row| row % 5 != 0).collect();
@@ -64,6 +67,36 @@ fn columns_keep_their_types_and_gaps() {
     };
     assert_eq!(dense(&table)[..5], [0.0, mean as f32, 0.0, 0.0, 0.0]);
     assert_eq!(dense(&table)[5 * 79..], [79.0, 19.75, 1.0, 0.0, 0.0].map(|v: f32| v));
+}
+
+#[test]
+fn every_way_to_write_a_column_reads_alike() {
+    use parquet::basic::Encoding::{
+        DELTA_BINARY_PACKED, DELTA_BYTE_ARRAY, DELTA_LENGTH_BYTE_ARRAY, PLAIN,
+    };
+    let folder = Folder::new();
+    let (survey, table) = classes(&folder.spec("a.parquet", file()));
+    for (texts, numbers) in [
+        (PLAIN, PLAIN),
+        (DELTA_BYTE_ARRAY, DELTA_BINARY_PACKED),
+        (DELTA_LENGTH_BYTE_ARRAY, DELTA_BINARY_PACKED),
+    ] {
+        for version in [WriterVersion::PARQUET_1_0, WriterVersion::PARQUET_2_0] {
+            let properties = WriterProperties::builder()
+                .set_writer_version(version)
+                .set_dictionary_enabled(false)
+                // Several pages in each group.
+                .set_data_page_row_count_limit(7)
+                .set_write_batch_size(7)
+                .set_encoding(texts)
+                .set_column_encoding("id".into(), numbers)
+                .set_column_encoding("size".into(), PLAIN);
+            let name = format!("{texts}-{version:?}.parquet");
+            let (other, rows) = classes(&folder.spec(&name, file_by(properties)));
+            assert_eq!((other.schema, other.rows), (survey.schema.clone(), 80), "{name}");
+            assert_eq!(dense(&rows), dense(&table), "{name}");
+        }
+    }
 }
 
 #[test]

@@ -9,7 +9,6 @@ use super::{Blended, Exchange, Gossip, Grouped, Mixed, Owned, PartialExchange, R
 use crate::choices::{Carriage, Choices, Layout, raw, summing};
 use crate::courier::{Courier, Route};
 use crate::exchange::ownership::{COMPRESSED_FROM, Ownership};
-use crate::exchange::reproducible::Peaks;
 use crate::exchange::served::{Office, Shard};
 use crate::job::{Deal, Fold, Job};
 use crate::merge::{MergeOptions, Merger, near};
@@ -181,14 +180,13 @@ impl Plans<'_> {
         Ok(replicated.surviving(self.survives))
     }
 
-    /// Exponents are agreed on by a tree, whatever sums the numbers: they are few.
+    /// Exponents spread by themselves, whatever sums the numbers: they are few.
     fn peaks(&self) -> Result<(Merger, u32)> {
         let (net, patience) = (self.net, self.job.patience);
         let options = MergeOptions::exact(7, net, summing("tree", "")?, patience);
-        let carriage = Carriage::Numbers(Arc::new(Peaks));
-        let merger = Merger::new(net.clone(), MergeOptions { carriage, ..options });
         // A worker without a shard contributes zeros of its own.
-        Ok((merger, self.job.shards.max(self.net.world())))
+        let shards = self.job.shards.max(self.net.world());
+        Ok((Merger::new(net.clone(), options), shards))
     }
 
     /// Blocks leave early where there are several, numbers are encoded by themselves, and somebody waits for them.

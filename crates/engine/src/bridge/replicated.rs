@@ -4,7 +4,7 @@
 use super::{Agreed, Exchange, HandedIn, agreed, asks_block, sum};
 use crate::courier::{Courier, Sent};
 use crate::exchange::packet::Losses;
-use crate::exchange::reproducible::{exponents, quantised, restored};
+use crate::exchange::reproducible::{exponents, quantised};
 use crate::exchange::served::Asks;
 use crate::merge::Merger;
 use starlings_core::{Block, Deadline, Fault, FoldError, Model, Result, Step, Update, failpoint};
@@ -96,15 +96,16 @@ impl Replicated {
     fn fold_by_shard(&mut self, first: Update, others: Vec<Update>) -> Result<Update> {
         let Some((merger, shards)) = &mut self.peaks else { unreachable!("asked for by the job") };
         let updates: Vec<Update> = std::iter::once(first).chain(others).collect();
-        let peaks = merger.merge(exponents(&updates))?;
+        let peaks = merger.largest(exponents(&updates))?;
         failpoint!("between-sums");
         let differs =
             |error: FoldError| Fault::caller(format!("shards emit other blocks: {error}"));
-        let (mut whole, kinds) = quantised(updates, &peaks, *shards).map_err(differs)?;
+        let (mut whole, grid) = quantised(updates, peaks, *shards).map_err(differs)?;
         whole.blocks.push(asks_block(self.asks, false));
-        let mut sum = self.group.merge(whole)?;
+        let grid = Arc::new(grid);
+        let mut sum = self.group.merge_working(whole, grid.clone())?;
         self.agreed = agreed(sum.blocks.pop());
-        Ok(restored(sum, &peaks, &kinds, *shards))
+        Ok(grid.restored(sum))
     }
 
     /// What was streamed and is not in the update: the sums of its buckets come back in `collect`.

@@ -8,7 +8,8 @@
 //! 62 together: what is lost of a number is at most 2^−52 of the bucket's largest, about what f64 itself
 //! loses of a sum. On the wire a number has 8 bytes, as an f64 has.
 
-use starlings_codec::{Codec, Into as Put, Law, Malformed, grid};
+use super::scheduled::Work;
+use starlings_codec::grid;
 use starlings_core::{Block, Body, FoldError, Kind, Update, Values};
 use std::ops::Range;
 
@@ -20,7 +21,7 @@ const NOTHING: i64 = i64::MIN;
 /// The exponent of a bucket with a number that is not finite: above that of any other.
 const BROKEN: i64 = i64::MAX;
 
-/// The largest exponents of all buckets of some contributions, to be agreed on by [`Peaks`].
+/// The largest exponents of all buckets of some contributions. The largest of all workers' are agreed on.
 ///
 /// # Panics
 /// If there is no contribution.
@@ -80,37 +81,88 @@ fn largest_exponent(values: &[f64]) -> i64 {
     }
 }
 
-/// What the numbers of an update's blocks were before they became integers.
-pub type Kinds = Vec<Kind>;
+/// The grid that some contributions are put on and their sum is lifted from: f64 while the sum is made, all else before and after.
+pub struct OnGrid {
+    peaks: Update,
+    shards: u32,
+    /// What the numbers of each block were before they became integers, and whether they still have to.
+    blocks: Vec<(Kind, bool)>,
+}
 
-/// The sum of some contributions on the agreed grid, as integers. `shards` is how many there are in all.
+/// The sum of some contributions on the agreed grid, as integers, or as the bits of floats that [`OnGrid`] makes such. `shards` is
+/// how many there are in all.
 ///
 /// # Errors
 /// When the contributions have different shapes.
 pub fn quantised(
     updates: Vec<Update>,
-    peaks: &Update,
+    peaks: Update,
     shards: u32,
-) -> Result<(Update, Kinds), FoldError> {
+) -> Result<(Update, OnGrid), FoldError> {
+    let is_one = updates.len() == 1;
     let mut updates = updates.into_iter();
     let mut sum = updates.next().unwrap_or_default();
-    let mut kinds = Kinds::new();
+    let mut blocks = Vec::new();
     for (block, peaks) in sum.blocks.iter_mut().zip(&peaks.blocks) {
-        let (values, peaks) = numbers_of(block, peaks, shards);
-        kinds.push(values.kind());
+        let is_dense = matches!(block.body, Body::Dense(_));
+        let (values, grid) = numbers_of(block, peaks, shards);
+        let kind = values.kind();
+        let is_later = is_one && is_dense && kind == Kind::F64;
         let floats = std::mem::replace(values, Values::I64(Vec::new()));
-        *values = Values::I64(peaks.settled(floats));
+        *values = Values::I64(match floats {
+            Values::F64(floats) if is_later => bytemuck::cast_vec(floats),
+            floats => grid.settled(floats),
+        });
+        blocks.push((kind, is_later));
     }
     for update in updates {
         if update.blocks.len() != sum.blocks.len() {
             return Err(FoldError::Shape);
         }
         let pairs = sum.blocks.iter_mut().zip(update.blocks);
-        for (((sum, block), peaks), kind) in pairs.zip(&peaks.blocks).zip(&kinds) {
+        for (((sum, block), peaks), (kind, _)) in pairs.zip(&peaks.blocks).zip(&blocks) {
             add(sum, block, (peaks, *kind), shards)?;
         }
     }
-    Ok((sum, kinds))
+    Ok((sum, OnGrid { peaks, shards, blocks }))
+}
+
+impl OnGrid {
+    fn grid(&self, block: usize) -> Grid<'_> {
+        Grid { peaks: counts(&self.peaks.blocks[block]), bucket: BUCKET, shards: self.shards }
+    }
+
+    /// The sum as the contributions had it, after the work on it: floats again.
+    #[must_use]
+    pub fn restored(&self, mut sum: Update) -> Update {
+        for (at, (kind, _)) in self.blocks.iter().enumerate() {
+            let block = &mut sum.blocks[at];
+            let is_dense = matches!(block.body, Body::Dense(_));
+            let (values, grid) = numbers_of(block, &self.peaks.blocks[at], self.shards);
+            if let Values::I64(whole) = values {
+                let whole = std::mem::take(whole);
+                *values = match kind {
+                    Kind::F64 if is_dense => Values::F64(bytemuck::cast_vec(whole)),
+                    kind => grid.lifted(whole, *kind),
+                };
+            }
+        }
+        sum
+    }
+}
+
+impl Work for OnGrid {
+    fn before(&self, block: usize, range: Range<usize>, values: &mut Values) {
+        if let (Some((_, true)), Values::I64(bits)) = (self.blocks.get(block), values) {
+            self.grid(block).settle(bits, range);
+        }
+    }
+
+    fn after(&self, block: usize, range: Range<usize>, values: &mut Values) {
+        if let (Some((Kind::F64, _)), Values::I64(whole)) = (self.blocks.get(block), values) {
+            self.grid(block).lift(whole, range);
+        }
+    }
 }
 
 /// Adds a block to one that is on the grid already.
@@ -176,13 +228,18 @@ struct Grid<'a> {
 }
 
 impl Grid<'_> {
-    /// The buckets of `len` numbers, each with how far its numbers are shifted up; `None` where they are all zero or one
-    /// of them is not finite.
-    fn buckets(&self, len: usize) -> impl Iterator<Item = (Range<usize>, Option<i64>)> {
-        let bucket = self.bucket.min(len.max(1));
-        (0..len).step_by(bucket).enumerate().map(move |(at, from)| {
+    /// The buckets that hold some of these numbers, and which of them: each with how far its numbers are shifted up; `None` where
+    /// they are all zero or one of them is not finite.
+    fn buckets(
+        &self,
+        numbers: Range<usize>,
+    ) -> impl Iterator<Item = (usize, Range<usize>, Option<i64>)> {
+        let bucket = self.bucket.min(numbers.end.max(1));
+        (numbers.start / bucket..numbers.end.div_ceil(bucket)).map(move |at| {
+            let from = numbers.start.max(at * bucket);
             let peak = self.peaks.get(at).filter(|peak| !matches!(**peak, NOTHING | BROKEN));
-            (from..(from + bucket).min(len), peak.map(|&peak| shift(peak, self.shards)))
+            let shift = peak.map(|&peak| shift(peak, self.shards));
+            (at, from..numbers.end.min((at + 1) * bucket), shift)
         })
     }
 
@@ -195,7 +252,14 @@ impl Grid<'_> {
                 values.iter().map(|&value| f64::from(value).to_bits() as i64).collect()
             }
         };
-        for (range, shift) in self.buckets(bits.len()) {
+        let all = 0..bits.len();
+        self.settle(&mut bits, all);
+        bits
+    }
+
+    /// The bits of f64 as multiples.
+    fn settle(&self, bits: &mut [i64], range: Range<usize>) {
+        for (_, range, shift) in self.buckets(range) {
             let bits = &mut bits[range];
             let Some(shift) = shift else {
                 bits.fill(0);
@@ -203,21 +267,17 @@ impl Grid<'_> {
             };
             let (first, second) = scales(shift);
             if second != 1.0 {
-                let doubled = |bits: &mut i64| {
-                    *bits = (f64::from_bits(*bits as u64) * second).to_bits() as i64;
-                };
-                bits.iter_mut().for_each(doubled);
+                times(bits, second);
             }
             grid::settle(bits, first);
         }
-        bits
     }
 
     /// Adds numbers as multiples to multiples.
     fn settle_onto(&self, sums: &mut [i64], values: Values) {
         match values {
             Values::F64(values) => {
-                for (range, shift) in self.buckets(sums.len()) {
+                for (_, range, shift) in self.buckets(0..sums.len()) {
                     let (sums, values) = (&mut sums[range.clone()], &values[range]);
                     match shift.map(scales) {
                         None => {}
@@ -242,7 +302,18 @@ impl Grid<'_> {
         if kind == Kind::I64 {
             return Values::I64(whole);
         }
-        for (at, (range, shift)) in self.buckets(whole.len()).enumerate() {
+        let all = 0..whole.len();
+        self.lift(&mut whole, all);
+        let values: Vec<f64> = bytemuck::cast_vec(whole);
+        match kind {
+            Kind::F32 => Values::F32(values.into_iter().map(|value| value as f32).collect()),
+            _ => Values::F64(values),
+        }
+    }
+
+    /// Multiples as the bits of f64.
+    fn lift(&self, whole: &mut [i64], range: Range<usize>) {
+        for (at, range, shift) in self.buckets(range) {
             let whole = &mut whole[range];
             match shift {
                 None if self.peaks.get(at) == Some(&BROKEN) => {
@@ -253,20 +324,18 @@ impl Grid<'_> {
                     let (first, second) = scales(-shift);
                     grid::lift(whole, first);
                     if second != 1.0 {
-                        let halved = |bits: &mut i64| {
-                            *bits = (f64::from_bits(*bits as u64) * second).to_bits() as i64;
-                        };
-                        whole.iter_mut().for_each(halved);
+                        times(whole, second);
                     }
                 }
             }
         }
-        let values: Vec<f64> = bytemuck::cast_vec(whole);
-        match kind {
-            Kind::F32 => Values::F32(values.into_iter().map(|value| value as f32).collect()),
-            _ => Values::F64(values),
-        }
     }
+}
+
+/// The bits of f64, times a number.
+fn times(bits: &mut [i64], factor: f64) {
+    let product = |bits: i64| (f64::from_bits(bits as u64) * factor).to_bits() as i64;
+    bits.iter_mut().for_each(|bits| *bits = product(*bits));
 }
 
 /// 2^shift as two factors: the second is one, unless one number cannot hold the product.
@@ -278,55 +347,9 @@ fn scales(shift: i64) -> (f64, f64) {
     }
 }
 
-/// The sum as the contributions had it: floats again.
-#[must_use]
-pub fn restored(mut sum: Update, peaks: &Update, kinds: &[Kind], shards: u32) -> Update {
-    for ((block, peaks), kind) in sum.blocks.iter_mut().zip(&peaks.blocks).zip(kinds) {
-        let (values, grid) = numbers_of(block, peaks, shards);
-        if let Values::I64(whole) = values {
-            *values = grid.lifted(std::mem::take(whole), *kind);
-        }
-    }
-    sum
-}
-
-/// A codec whose sum is the maximum, for agreeing on exponents by any topology that folds on the way.
-pub struct Peaks;
-
-impl Codec for Peaks {
-    fn law(&self) -> Law {
-        Law::Exact
-    }
-
-    fn encoded_len(&self, kind: Kind, len: usize) -> usize {
-        len.saturating_mul(kind.bytes())
-    }
-
-    fn encode(&self, values: &Values, from: usize, to: usize, out: &mut Vec<u8>) {
-        crate::choices::raw().encode(values, from, to, out);
-    }
-
-    fn decode(
-        &self,
-        bytes: &[u8],
-        values: &mut Values,
-        range: Range<usize>,
-        how: Put,
-    ) -> Result<(), Malformed> {
-        let mut theirs = Values::zeros(values.kind(), range.len());
-        crate::choices::raw().decode(bytes, &mut theirs, 0..range.len(), Put::Put)?;
-        let (Values::I64(ours), Values::I64(theirs)) = (values, theirs) else {
-            return Err(Malformed("exponents are whole numbers"));
-        };
-        for (ours, theirs) in ours[range].iter_mut().zip(theirs) {
-            *ours = if how == Put::Add { theirs.max(*ours) } else { theirs };
-        }
-        Ok(())
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::scheduled::{after_all, before_all};
     use super::*;
     use starlings_core::{Rng, Rows};
 
@@ -358,20 +381,21 @@ mod tests {
         for held in &held[1..] {
             let theirs = exponents(held);
             for (ours, theirs) in peaks.blocks.iter_mut().zip(&theirs.blocks) {
-                let mut bytes = Vec::new();
-                let (Body::Dense(ours), Body::Dense(theirs)) = (&mut ours.body, &theirs.body)
-                else {
-                    panic!("exponents are dense")
+                let Body::Dense(Values::I64(ours)) = &mut ours.body else {
+                    panic!("exponents are whole numbers")
                 };
-                Peaks.encode(theirs, 0, theirs.len(), &mut bytes);
-                let len = ours.len();
-                Peaks.decode(&bytes, ours, 0..len, Put::Add).unwrap();
+                ours.iter_mut().zip(counts(theirs)).for_each(|(a, b)| *a = (*a).max(*b));
             }
         }
-        let mut parts = held.into_iter().map(|held| quantised(held, &peaks, 6).unwrap());
-        let (mut sum, kinds) = parts.next().unwrap();
+        let mut parts = held.into_iter().map(|held| {
+            let (mut part, grid) = quantised(held, peaks.clone(), 6).unwrap();
+            before_all(&grid, &mut part);
+            (part, grid)
+        });
+        let (mut sum, grid) = parts.next().unwrap();
         parts.for_each(|(part, _)| sum.fold(&part).unwrap());
-        restored(sum, &peaks, &kinds, 6)
+        after_all(&grid, &mut sum);
+        grid.restored(sum)
     }
 
     #[test]
@@ -411,8 +435,10 @@ mod tests {
         values[3] = f64::INFINITY;
         let update = Update { blocks: vec![Block::dense("a", values)] };
         let peaks = exponents(std::slice::from_ref(&update));
-        let (sum, kinds) = quantised(vec![update], &peaks, 1).unwrap();
-        let sum = restored(sum, &peaks, &kinds, 1);
+        let (mut sum, grid) = quantised(vec![update], peaks, 1).unwrap();
+        before_all(&grid, &mut sum);
+        after_all(&grid, &mut sum);
+        let sum = grid.restored(sum);
         assert!(sum.f64("a")[..BUCKET].iter().all(|value| value.is_nan()));
         assert!(sum.f64("a")[BUCKET..].iter().all(|&value| value == 1.0));
     }

@@ -5,8 +5,11 @@
 //! come early wait. So the fold order, and with it every bit of the sum, is fixed by the topology.
 
 mod lent;
+mod work;
 
 pub use lent::{Landing, Lent};
+pub use work::Work;
+pub(crate) use work::{after_all, before_all};
 
 use super::cut::{Part, cut};
 use starlings_codec::{Codec, Into as Put, Law, Malformed};
@@ -93,6 +96,7 @@ pub struct Scheduled {
     /// Payloads that have been absorbed, and from whom they came.
     spent: Vec<(Seat, Vec<u8>)>,
     around: Around,
+    working: Option<work::Working>,
     /// Whether links may write into the sum.
     lends: bool,
     /// Bytes that the sum touches: its own, and those of a contribution that stays as it is.
@@ -152,6 +156,7 @@ impl Scheduled {
             warm: None,
             spent: Vec::new(),
             around: AROUND,
+            working: None,
             lends,
             touched: bytes,
             left,
@@ -224,12 +229,13 @@ impl Scheduled {
     /// The sum, after `Done`.
     #[must_use]
     pub fn take(self) -> Update {
-        self.update
+        self.take_both().0
     }
 
-    /// The sum, after `Done`, and the contribution where it was kept.
+    /// The sum, after `Done` and when all has been sent, and the contribution where it was kept.
     #[must_use]
-    pub fn take_both(self) -> (Update, Option<Update>) {
+    pub fn take_both(mut self) -> (Update, Option<Update>) {
+        self.work_out();
         (self.update, self.contribution)
     }
 
@@ -307,6 +313,7 @@ impl Scheduled {
             self.left -= 1;
         }
         self.abroad_count -= usize::from(std::mem::take(&mut self.abroad[chunk]));
+        self.work_after(chunk);
     }
 
     /// A lossy codec changes what the others will read, so the seat that completes a chunk reads it back
@@ -331,6 +338,10 @@ impl Scheduled {
         total: bool,
     ) -> Result<(), Malformed> {
         self.cool();
+        match total {
+            true => self.work_replaced(chunk),
+            false => self.work_before(chunk),
+        }
         let is_current = self.absorb(chunk, &mut payload, total)?;
         let after = self.moves[chunk].get(self.next[chunk] + 1).map(|step| step.act);
         if is_current && matches!(after, Some(Act::SendPartial | Act::SendTotal)) {

@@ -1,6 +1,6 @@
 //! Sums of a caller's own loop that survive a loss: finished by those who are left, or taken over from one who has the
-//! result already. Unlike a training job's, a caller's contribution cannot be computed again, so it is
-//! kept until the sum is there. Of a small result a copy is kept, too, until the next sum; of a large one nobody goes on
+//! result already. A contribution that the caller cannot make again, as a training job does, is kept until the sum is
+//! there. Of a small result a copy is kept, too, until the next sum; of a large one nobody goes on
 //! before all have it, which costs a word around the flock instead.
 
 use super::{Flock, mergers};
@@ -60,11 +60,11 @@ impl Flock {
             if parting.asked() && lossy {
                 self.merger.part();
             }
-            let update = match &mut offer {
-                Offer::Kept(update) => std::mem::take(update),
-                Offer::Made(make) => make(self.seat()),
+            let (update, keeps) = match &mut offer {
+                Offer::Kept(update) => (std::mem::take(update), self.survives),
+                Offer::Made(make) => (make(self.seat()), false),
             };
-            match self.attempt(lossy, update) {
+            match self.attempt(lossy, update, keeps) {
                 Ok(sum) => {
                     parting.hold(self.holds_back() && !self.merger.parted());
                     return Ok(sum);
@@ -93,11 +93,10 @@ impl Flock {
         self.merger.holds_back() && !self.merger.parts_together()
     }
 
-    fn attempt(&mut self, lossy: bool, update: Update) -> Result<Update> {
+    fn attempt(&mut self, lossy: bool, update: Update, keeps: bool) -> Result<Update> {
         failpoint!("flock-before-sum");
-        let survives = self.survives;
         let merger = self.merger_of(lossy);
-        let sum = if survives { merger.merge_kept(update)? } else { merger.merge(update)? };
+        let sum = if keeps { merger.merge_kept(update)? } else { merger.merge(update)? };
         failpoint!("flock-after-sum");
         if is_kept(&sum) {
             self.progress.last = self.survives.then(|| sum.clone());

@@ -145,6 +145,7 @@ impl Scheduled {
         chunk: usize,
         scratch: &'a mut Vec<u8>,
     ) -> (&'a [u8], Lent<'a>) {
+        self.work_before(chunk);
         if !self.is_lent() {
             return (self.payload(chunk, scratch), Lent::nothing());
         }
@@ -185,6 +186,7 @@ impl Scheduled {
             self.abroad_count += usize::from(!std::mem::replace(&mut self.abroad[chunk], true));
         }
         self.owed[chunk] = self.owed[chunk].saturating_sub(1);
+        self.work_after(chunk);
     }
 
     /// Takes a frame that arrived where it was lent memory. After `Done` or `Fail` it is ignored.
@@ -201,8 +203,9 @@ impl Scheduled {
                 return self.fail(from, why, out);
             }
         }
-        if !total {
-            self.add_contribution(chunk);
+        match total {
+            true => self.work_replaced(chunk),
+            false => self.add_contribution(chunk),
         }
         self.begun[chunk] = true;
         self.settled[chunk] |= total;

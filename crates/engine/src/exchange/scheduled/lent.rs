@@ -123,9 +123,13 @@ impl<'a> Lent<'a> {
 
 impl Scheduled {
     /// Whether anything is lent. What the system writes goes through the caches: a large sum is better written around them,
-    /// from payloads.
+    /// from payloads, unless it is worked on afterwards.
     fn is_lent(&self) -> bool {
-        let below = if self.contribution.is_some() { self.around.sums_from } else { LENT_BELOW };
+        let below = match &self.contribution {
+            Some(_) => self.around.sums_from,
+            None if self.working.is_some() => usize::MAX,
+            None => LENT_BELOW,
+        };
         self.lends && self.touched < below
     }
 

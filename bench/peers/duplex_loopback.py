@@ -1,7 +1,8 @@
 """What loopback lets through both ways at once: two processes that send BYTES to each other over one TCP connection and
 do nothing else with them. The bound of an all-reduce of two over TCP, where as much goes each way.
 
-Usage: duplex_loopback.py BYTES REPEATS. Prints one line of JSON: seconds of one exchange, as the first process sees it.
+Usage: duplex_loopback.py BYTES REPEATS [caches|memory]. From and into memory that stays in the caches, or from BYTES of memory
+into as many, as an all-reduce must. Prints one line of JSON: seconds of one exchange, as the first process sees it.
 """
 
 import json
@@ -24,18 +25,20 @@ def prepared(end):
 
 
 def exchange(peer, poll, source, target, size):
-    """Sends and receives `size` bytes, from and into memory that stays in the cache."""
+    """Sends and receives `size` bytes, going around in the source and in the target."""
     sent = received = 0
     while sent < size or received < size:
         before = sent + received
         if received < size:
             try:
-                received += peer.recv_into(target, min(PIECE, size - received))
+                at = received % len(target)
+                received += peer.recv_into(target[at:], min(PIECE, size - received, len(target) - at))
             except BlockingIOError:
                 pass
         if sent < size:
             try:
-                sent += peer.send(source[: min(PIECE, size - sent)])
+                at = sent % len(source)
+                sent += peer.send(source[at : at + min(PIECE, size - sent)])
             except BlockingIOError:
                 pass
         if sent + received == before:
@@ -43,12 +46,13 @@ def exchange(peer, poll, source, target, size):
             poll.poll(100)
 
 
-def measure(peer, size, repeats):
+def measure(peer, size, repeats, room):
     peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     peer.setblocking(False)
     poll = select.poll()
     poll.register(peer, select.POLLIN)
-    source, target = memoryview(bytes(PIECE)), memoryview(bytearray(PIECE))
+    # Of ones: a page that nobody has written is the one page of zeros.
+    source, target = memoryview(b"1" * room), memoryview(bytearray(b"1" * room))
     seconds = []
     for _ in range(repeats + 2):
         exchange(peer, poll, source, target, 1)
@@ -60,6 +64,7 @@ def measure(peer, size, repeats):
 
 if __name__ == "__main__":
     size, repeats = (int(word) for word in sys.argv[1:3])
+    room = size if sys.argv[3:] == ["memory"] else PIECE
     with prepared(socket.socket()) as listener:
         listener.bind(("127.0.0.1", 0))
         listener.listen(1)
@@ -67,11 +72,11 @@ if __name__ == "__main__":
         if other == 0:
             with prepared(socket.socket()) as peer:
                 peer.connect(listener.getsockname())
-                measure(peer, size, repeats)
+                measure(peer, size, repeats, room)
             os._exit(0)
         peer, _ = listener.accept()
         with peer:
-            seconds = measure(peer, size, repeats)
+            seconds = measure(peer, size, repeats, room)
         os.waitpid(other, 0)
     median = statistics.median(seconds)
     print(json.dumps({

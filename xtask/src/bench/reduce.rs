@@ -42,7 +42,7 @@ pub(super) fn run(suite: &Suite<'_>, outcome: &mut Outcome) {
                 }
                 let own = contenders.len();
                 contenders.extend(rivals(suite, workers, size, like));
-                contenders.extend(bound(suite, workers, size, transport));
+                contenders.extend(bounds(suite, workers, size, transport));
                 compare(suite, outcome, (&case, own), size, &contenders);
             }
         }
@@ -158,22 +158,29 @@ fn rivals(suite: &Suite<'_>, workers: u32, size: &Size, like: &str) -> Vec<Conte
 }
 
 /// What the machine allows at best, where there is a core for each worker.
-fn bound(suite: &Suite<'_>, workers: u32, size: &Size, transport: &str) -> Option<Contender> {
-    let python = suite.python.as_ref().filter(|_| workers == 2)?;
+fn bounds(suite: &Suite<'_>, workers: u32, size: &Size, transport: &str) -> Vec<Contender> {
+    let Some(python) = suite.python.as_ref().filter(|_| workers == 2) else { return Vec::new() };
     let figures = format!("{} {}", size.bytes, size.repeats);
-    let (name, script, line) = match transport {
-        "tcp" => ("bound: loopback, both ways", "duplex_loopback.py", figures),
-        _ => ("bound: a copy by each", "copy_bandwidth.py", format!("{workers} {figures}")),
+    let scripts = match transport {
+        "tcp" => ["caches", "memory"]
+            .map(|from| {
+                let name = format!("bound: loopback, both ways, from and into {from}");
+                (name, "duplex_loopback.py", format!("{figures} {from}"))
+            })
+            .to_vec(),
+        _ => vec![(
+            "bound: a copy by each".to_string(),
+            "copy_bandwidth.py",
+            format!("{workers} {figures}"),
+        )],
     };
-    let mut arguments: Vec<OsString> = vec![suite.script(script).into()];
-    arguments.extend(line.split(' ').map(OsString::from));
-    Some(Contender {
-        name: name.to_string(),
-        program: python.clone(),
-        arguments,
-        environment: environment(),
-        rounds_max: usize::MAX,
-    })
+    let contender = |(name, script, line): (String, &str, String)| {
+        let mut arguments: Vec<OsString> = vec![suite.script(script).into()];
+        arguments.extend(line.split(' ').map(OsString::from));
+        let (program, environment) = (python.clone(), environment());
+        Contender { name, program, arguments, environment, rounds_max: usize::MAX }
+    };
+    scripts.into_iter().map(contender).collect()
 }
 
 /// One thread for each rank, as ours; Open MPI refuses the superuser of a container unless told twice.

@@ -49,7 +49,7 @@ cargo xtask CHORE
            --setup          makes the peers' Python environment under target/peers, then stops
            --python PATH    uses this Python instead
            --binary PATH    measures this binary of ours instead of a fresh release build
-           --only TEXT      only the cases whose name contains TEXT
+           --only TEXT      only the cases whose name contains TEXT, or one of several: 'TEXT|TEXT'
            --quick          few sizes, few rounds: shows that it runs, proves nothing
   fuzz     hands mutated inputs to every decoder; see fuzz/README.md for fuzzing by coverage
            NAME …           only these decoders

@@ -230,12 +230,14 @@ impl Merger {
     /// As [`merge`](Merger::merge).
     pub fn merge_working(&mut self, mut update: Update, work: Arc<dyn Work>) -> Result<Update> {
         let is_played = matches!(&self.way, Way::Played(codec) if codec.is_memory());
-        if is_played && self.group.len() > 1 && self.shared.is_none() && self.near.is_none() {
+        let by_links = is_played && self.shared.is_none() && self.near.is_none();
+        let is_doubled = by_links && self.is_doubled(&update);
+        if by_links && self.group.len() > 1 && !is_doubled {
             self.work = Some(work);
             return self.merge(update);
         }
         before_all(&*work, &mut update);
-        let mut merged = self.merge(update)?;
+        let mut merged = if is_doubled { self.doubled(update)? } else { self.merge(update)? };
         after_all(&*work, &mut merged);
         Ok(merged)
     }

@@ -126,7 +126,7 @@ fn run_study(suite: &Suite<'_>, study: &Study) -> Result<(), String> {
 impl Suite<'_> {
     /// Whether the person wants this case.
     fn wants(&self, case: &str) -> bool {
-        case.contains(&self.only)
+        self.only.split('|').any(|text| case.contains(text))
     }
 
     /// A script of ours that measures a peer.

@@ -36,7 +36,8 @@ mod tests {
         assert!(!outside(), "what panics now is a bug of ours");
         let nested = quietly(|| (quietly(|| -> i32 { panic!("nor this") }), IS_QUIET.get()));
         assert_eq!(nested, Some((None, true)));
-        let elsewhere = quietly(|| std::thread::spawn(|| IS_QUIET.get()).join().unwrap());
+        let elsewhere =
+            quietly(|| std::thread::scope(|scope| scope.spawn(|| IS_QUIET.get()).join().unwrap()));
         assert_eq!(elsewhere, Some(false), "other threads are not hushed");
     }
 }

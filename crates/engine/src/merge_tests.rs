@@ -68,7 +68,7 @@ fn the_largest_of_each_number_is_known_to_all() {
 fn a_seat_that_speaks_of_other_numbers_is_named() {
     run_all(&perches(2), |perch| {
         let mut merger = merger(&perch, 1, "tree");
-        let mine = vec![1; 1 + perch.seat() as usize];
+        let mine = vec![1; 1 + perch.seat()];
         let fault = merger.largest(Update { blocks: vec![Block::counts("n", mine)] }).unwrap_err();
         assert!(fault.to_string().contains("spoke of something else"), "{fault}");
     });

@@ -1,6 +1,6 @@
 //! The two kinds of floats as one, for loops that are written once.
 
-use pulp::Arch;
+use crate::kernels::widest;
 use starlings_core::Values;
 use std::ops::{Add, AddAssign, Mul, Sub};
 
@@ -134,7 +134,10 @@ pub(crate) fn add(into: &mut Values, at: usize, numbers: &Values) {
 
 /// Adds numbers of the same kind.
 pub(crate) fn add_slice<T: Float>(into: &mut [T], numbers: &[T]) {
-    Arch::new().dispatch(|| {
-        into.iter_mut().zip(numbers).for_each(|(sum, number)| *sum += *number);
-    });
+    widest(
+        #[inline(always)]
+        || {
+            into.iter_mut().zip(numbers).for_each(|(sum, number)| *sum += *number);
+        },
+    );
 }

@@ -10,9 +10,9 @@
 //! Cost: 1 + 4 / bucket bytes a number.
 
 use super::BuildCodec;
+use crate::kernels::widest;
 use crate::kernels::{noise::Noise, norms};
 use crate::{Compressor, Feedback, Keeps, Malformed, Scheme};
-use pulp::Arch;
 use starlings_core::{Ability, Entry, Param, ParamKind, Rng};
 
 pub(super) const ENTRY: Entry<BuildCodec> = Entry {
@@ -79,13 +79,19 @@ impl Compressor for Int8 {
         let heads = heads.as_chunks_mut::<4>().0;
         let buckets = values.chunks(self.bucket).zip(levels.chunks_mut(self.bucket));
         for (number, ((values, levels), head)) in buckets.zip(heads).enumerate() {
-            let norm = Arch::new().dispatch(|| match self.norm {
-                Norm::Max => norms::largest(values),
-                Norm::Euclidean => euclidean(values),
-            });
+            let norm = widest(
+                #[inline(always)]
+                || match self.norm {
+                    Norm::Max => norms::largest(values),
+                    Norm::Euclidean => euclidean(values),
+                },
+            );
             *head = norm.to_le_bytes();
             let from = (number * self.bucket) as u32;
-            Arch::new().dispatch(|| quantise(values, norm, self.levels, (noise, from), levels));
+            widest(
+                #[inline(always)]
+                || quantise(values, norm, self.levels, (noise, from), levels),
+            );
         }
     }
 
@@ -100,7 +106,10 @@ impl Compressor for Int8 {
         let buckets = into.chunks_mut(self.bucket).zip(levels.chunks(self.bucket));
         for ((into, levels), head) in buckets.zip(heads.as_chunks::<4>().0) {
             let norm = f32::from_le_bytes(*head);
-            Arch::new().dispatch(|| restore(levels, norm, self.levels, into));
+            widest(
+                #[inline(always)]
+                || restore(levels, norm, self.levels, into),
+            );
         }
         Ok(())
     }

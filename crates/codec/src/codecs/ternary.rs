@@ -10,9 +10,9 @@
 //! Cost: 1/5 + 4 / bucket bytes a number.
 
 use super::BuildCodec;
+use crate::kernels::widest;
 use crate::kernels::{noise::Noise, norms};
 use crate::{Compressor, Feedback, Keeps, Malformed, Scheme};
-use pulp::Arch;
 use starlings_core::{Ability, Entry, Param, ParamKind, Rng};
 
 pub(super) const ENTRY: Entry<BuildCodec> = Entry {
@@ -79,10 +79,16 @@ impl Compressor for Ternary {
         for (number, ((values, digits), head)) in
             buckets.zip(heads.as_chunks_mut::<4>().0).enumerate()
         {
-            let scale = Arch::new().dispatch(|| self.scale(values));
+            let scale = widest(
+                #[inline(always)]
+                || self.scale(values),
+            );
             *head = scale.to_le_bytes();
             let from = (number * self.bucket) as u32;
-            Arch::new().dispatch(|| draw(values, scale, (noise, from), digits));
+            widest(
+                #[inline(always)]
+                || draw(values, scale, (noise, from), digits),
+            );
         }
         pack(digits, packed);
         let len = heads.len() + packed;

@@ -1,7 +1,7 @@
 //! Fixed point: floats as whole multiples of a power of two, which add up to the same bits in every order. Numbers change
 //! where they lie, for fresh memory costs more than the arithmetic.
 
-use pulp::{Arch, Simd, WithSimd};
+use super::widest;
 
 /// Added to a number below 2^51 it leaves the nearest whole number, ties to even, in the last bits.
 const ROUNDER: f64 = 6_755_399_441_055_744.0; // 1.5 · 2^52
@@ -9,100 +9,71 @@ const ROUNDER: f64 = 6_755_399_441_055_744.0; // 1.5 · 2^52
 /// The largest size among some numbers; `None` where one of them is not finite.
 #[must_use]
 pub fn largest_size(values: &[f64]) -> Option<f64> {
-    Arch::new().dispatch(Largest(values))
+    widest(
+        #[inline(always)]
+        || largest(values),
+    )
 }
 
-/// A closure of this size would be called, and not compiled for the processor at hand.
-struct Largest<'a>(&'a [f64]);
-
-impl WithSimd for Largest<'_> {
-    type Output = Option<f64>;
-
-    #[inline(always)]
-    fn with_simd<S: Simd>(self, _: S) -> Option<f64> {
-        // Sixteen lanes of comparisons and sums; NaN and infinity spoil the sum of zeros.
-        let (mut largest, mut zeros) = ([0.0f64; 16], [0.0f64; 16]);
-        let (sixteens, rest) = self.0.as_chunks::<16>();
-        for sixteen in sixteens {
-            ask_ahead(sixteen);
-            for lane in 0..16 {
-                let size = sixteen[lane].abs();
-                largest[lane] = if size > largest[lane] { size } else { largest[lane] };
-                zeros[lane] += sixteen[lane] * 0.0;
-            }
+#[inline(always)]
+fn largest(values: &[f64]) -> Option<f64> {
+    // Sixteen lanes of comparisons and sums; NaN and infinity spoil the sum of zeros.
+    let (mut largest, mut zeros) = ([0.0f64; 16], [0.0f64; 16]);
+    let (sixteens, rest) = values.as_chunks::<16>();
+    for sixteen in sixteens {
+        ask_ahead(sixteen);
+        for lane in 0..16 {
+            let size = sixteen[lane].abs();
+            largest[lane] = if size > largest[lane] { size } else { largest[lane] };
+            zeros[lane] += sixteen[lane] * 0.0;
         }
-        for &value in rest {
-            largest[0] = largest[0].max(value.abs());
-            zeros[0] += value * 0.0;
-        }
-        let finite = zeros.iter().all(|zero| *zero == 0.0);
-        finite.then(|| largest.into_iter().fold(0.0, f64::max))
     }
+    for &value in rest {
+        largest[0] = largest[0].max(value.abs());
+        zeros[0] += value * 0.0;
+    }
+    let finite = zeros.iter().all(|zero| *zero == 0.0);
+    finite.then(|| largest.into_iter().fold(0.0, f64::max))
 }
 
 /// Puts the bits of floats onto the grid: x · scale, which must be below 2^51, to the nearest whole number.
 pub fn settle(bits: &mut [i64], scale: f64) {
-    Arch::new().dispatch(Each { numbers: bits, to: Settle(scale) });
+    widest(
+        #[inline(always)]
+        || each(bits, |bits| rounded(f64::from_bits(bits as u64) * scale)),
+    );
 }
 
 /// Adds floats, put onto the grid, to numbers that are there already.
 pub fn settle_onto(sums: &mut [i64], values: &[f64], scale: f64) {
-    Arch::new().dispatch(|| {
-        let pairs = sums.iter_mut().zip(values);
-        pairs.for_each(|(sum, value)| *sum = sum.wrapping_add(rounded(value * scale)));
-    });
+    widest(
+        #[inline(always)]
+        || {
+            let pairs = sums.iter_mut().zip(values);
+            pairs.for_each(|(sum, value)| *sum = sum.wrapping_add(rounded(value * scale)));
+        },
+    );
 }
 
 /// Numbers of the grid become the bits of floats again, times `scale`.
 pub fn lift(whole: &mut [i64], scale: f64) {
-    Arch::new().dispatch(Each { numbers: whole, to: Lift(scale) });
+    widest(
+        #[inline(always)]
+        || each(whole, |whole| (wide(whole) * scale).to_bits() as i64),
+    );
 }
 
-/// What becomes of a number.
-trait Change: Copy {
-    fn of(self, number: i64) -> i64;
-}
-
-#[derive(Clone, Copy)]
-struct Settle(f64);
-
-impl Change for Settle {
-    #[inline(always)]
-    fn of(self, bits: i64) -> i64 {
-        rounded(f64::from_bits(bits as u64) * self.0)
-    }
-}
-
-#[derive(Clone, Copy)]
-struct Lift(f64);
-
-impl Change for Lift {
-    #[inline(always)]
-    fn of(self, whole: i64) -> i64 {
-        (wide(whole) * self.0).to_bits() as i64
-    }
-}
-
-struct Each<'a, C> {
-    numbers: &'a mut [i64],
-    to: C,
-}
-
-impl<C: Change> WithSimd for Each<'_, C> {
-    type Output = ();
-
-    #[inline(always)]
-    fn with_simd<S: Simd>(self, _: S) {
-        let (sixteens, rest) = self.numbers.as_chunks_mut::<16>();
-        for sixteen in sixteens {
-            ask_ahead(sixteen);
-            for number in sixteen {
-                *number = self.to.of(*number);
-            }
+#[inline(always)]
+fn each(numbers: &mut [i64], to: impl Fn(i64) -> i64) {
+    let (sixteens, rest) = numbers.as_chunks_mut::<16>();
+    for sixteen in sixteens {
+        ask_ahead(sixteen);
+        for number in sixteen {
+            *number = to(*number);
         }
-        for number in rest {
-            *number = self.to.of(*number);
-        }
+    }
+    for number in rest {
+        *number = to(*number);
     }
 }
 

@@ -1,8 +1,8 @@
 //! A large matrix and a few vectors: M v and Mᵀ u for several at once, and M ± Σ uᵢ vᵢᵀ. The matrix lies row after row,
 //! the vectors one after another.
 
+use super::widest;
 use crate::float::Float;
-use pulp::Arch;
 
 /// Partial sums side by side: enough for the widest vectors, and a fixed order of additions.
 const LANES: usize = 16;
@@ -11,15 +11,18 @@ const LANES: usize = 16;
 pub(crate) fn times<T: Float>(matrix: &[T], columns: usize, rights: &[T]) -> Vec<T> {
     let rows = matrix.len() / columns;
     let mut products = vec![T::default(); rows * (rights.len() / columns)];
-    Arch::new().dispatch(|| {
-        for (number, row) in matrix.chunks_exact(columns).enumerate() {
-            for (right, product) in
-                rights.chunks_exact(columns).zip(products.chunks_exact_mut(rows))
-            {
-                product[number] = dot(row, right);
+    widest(
+        #[inline(always)]
+        || {
+            for (number, row) in matrix.chunks_exact(columns).enumerate() {
+                for (right, product) in
+                    rights.chunks_exact(columns).zip(products.chunks_exact_mut(rows))
+                {
+                    product[number] = dot(row, right);
+                }
             }
-        }
-    });
+        },
+    );
     products
 }
 
@@ -27,29 +30,36 @@ pub(crate) fn times<T: Float>(matrix: &[T], columns: usize, rights: &[T]) -> Vec
 pub(crate) fn transposed_times<T: Float>(matrix: &[T], columns: usize, lefts: &[T]) -> Vec<T> {
     let rows = matrix.len() / columns;
     let mut products = vec![T::default(); columns * (lefts.len() / rows)];
-    Arch::new().dispatch(|| {
-        for (number, row) in matrix.chunks_exact(columns).enumerate() {
-            for (left, product) in lefts.chunks_exact(rows).zip(products.chunks_exact_mut(columns))
-            {
-                let scale = left[number];
-                product.iter_mut().zip(row).for_each(|(sum, value)| *sum += scale * *value);
+    widest(
+        #[inline(always)]
+        || {
+            for (number, row) in matrix.chunks_exact(columns).enumerate() {
+                for (left, product) in
+                    lefts.chunks_exact(rows).zip(products.chunks_exact_mut(columns))
+                {
+                    let scale = left[number];
+                    product.iter_mut().zip(row).for_each(|(sum, value)| *sum += scale * *value);
+                }
             }
-        }
-    });
+        },
+    );
     products
 }
 
 /// Adds Σ uᵢ vᵢᵀ onto the matrix, whose rows are `columns` long.
 pub(crate) fn add_products<T: Float>(matrix: &mut [T], columns: usize, lefts: &[T], rights: &[T]) {
     let rows = matrix.len() / columns;
-    Arch::new().dispatch(|| {
-        for (number, row) in matrix.chunks_exact_mut(columns).enumerate() {
-            for (left, right) in lefts.chunks_exact(rows).zip(rights.chunks_exact(columns)) {
-                let scale = left[number];
-                row.iter_mut().zip(right).for_each(|(value, other)| *value += scale * *other);
+    widest(
+        #[inline(always)]
+        || {
+            for (number, row) in matrix.chunks_exact_mut(columns).enumerate() {
+                for (left, right) in lefts.chunks_exact(rows).zip(rights.chunks_exact(columns)) {
+                    let scale = left[number];
+                    row.iter_mut().zip(right).for_each(|(value, other)| *value += scale * *other);
+                }
             }
-        }
-    });
+        },
+    );
 }
 
 /// Takes Σ uᵢ vᵢᵀ away from the matrix.

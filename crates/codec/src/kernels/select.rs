@@ -1,8 +1,6 @@
 //! Which numbers are the largest in size. A histogram of the upper bits of the magnitudes finds the bin in which
 //! the smallest chosen one lies; only numbers from that bin up are looked at again. Two passes, no sort.
 
-use pulp::Arch;
-
 /// Bits of a magnitude that choose its bin: the exponent and four of the mantissa.
 const BIN_BITS: u32 = 12;
 const BINS: usize = 1 << BIN_BITS;
@@ -51,7 +49,8 @@ pub(crate) fn largest(values: &[f32], count: usize) -> Vec<u32> {
 pub(crate) fn at_least(values: &[f32], floor: u32, expected: usize) -> Vec<u32> {
     assert!(u32::try_from(values.len()).is_ok(), "a part has fewer than 2^32 numbers");
     let mut places = Vec::with_capacity(expected + GROUP);
-    Arch::new().dispatch(|| scan(values, floor, &mut places));
+    // With narrow vectors, which leave a group without large numbers sooner than wide ones.
+    scan(values, floor, &mut places);
     places
 }
 
@@ -61,7 +60,6 @@ pub(crate) fn magnitude(value: f32) -> u32 {
     value.to_bits() & 0x7fff_ffff
 }
 
-#[inline(always)]
 fn scan(values: &[f32], floor: u32, places: &mut Vec<u32>) {
     let (groups, rest) = values.as_chunks::<GROUP>();
     for (number, group) in groups.iter().enumerate() {

@@ -2,7 +2,7 @@
 
 use crate::Compressor;
 use crate::float::{self, Float};
-use pulp::Arch;
+use crate::kernels::widest;
 use starlings_core::{Rng, Values};
 use std::ops::Range;
 
@@ -101,9 +101,10 @@ fn step<T: Float>(
     wire: &mut Wire<'_>,
 ) {
     match momentum > 0.0 {
-        true => {
-            Arch::new().dispatch(|| gather_velocity(values, T::of(momentum), velocity, residual))
-        }
+        true => widest(
+            #[inline(always)]
+            || gather_velocity(values, T::of(momentum), velocity, residual),
+        ),
         false => float::add_slice(residual, values),
     }
     let Scratch { singles, decoded } = &mut *wire.scratch;
@@ -113,12 +114,15 @@ fn step<T: Float>(
     decoded.resize(residual.len(), 0.0);
     let own = wire.compressor.decode(&wire.out[start..], decoded);
     own.expect("a compressor decodes what it encodes");
-    Arch::new().dispatch(|| {
-        subtract(decoded, residual);
-        if momentum > 0.0 {
-            mask(decoded, velocity);
-        }
-    });
+    widest(
+        #[inline(always)]
+        || {
+            subtract(decoded, residual);
+            if momentum > 0.0 {
+                mask(decoded, velocity);
+            }
+        },
+    );
 }
 
 #[inline(always)]

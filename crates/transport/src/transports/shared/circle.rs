@@ -32,7 +32,7 @@ pub struct Tuning {
 
 impl Default for Tuning {
     fn default() -> Tuning {
-        Tuning { chunk_bytes: SLOT_BYTES, flat_bytes_max: 16 << 10, streamed_from: 4 << 20 }
+        Tuning { chunk_bytes: SLOT_BYTES, flat_bytes_max: 16 << 10, streamed_from: 32 << 20 }
     }
 }
 

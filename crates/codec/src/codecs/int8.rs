@@ -10,8 +10,7 @@
 //! Cost: 1 + 4 / bucket bytes a number.
 
 use super::BuildCodec;
-use crate::kernels::widest;
-use crate::kernels::{noise::Noise, norms};
+use crate::kernels::{noise::Noise, norms, widest};
 use crate::{Compressor, Feedback, Keeps, Malformed, Scheme};
 use starlings_core::{Ability, Entry, Param, ParamKind, Rng};
 

@@ -235,7 +235,10 @@ impl Scheduled {
     /// The sum, after `Done` and when all has been sent, and the contribution where it was kept.
     #[must_use]
     pub fn take_both(mut self) -> (Update, Option<Update>) {
-        self.work_out();
+        // A sum that failed is thrown away, and its seats have others to find.
+        if self.left == 0 {
+            self.work_out();
+        }
         (self.update, self.contribution)
     }
 

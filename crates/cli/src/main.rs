@@ -8,13 +8,14 @@ mod signals;
 
 use clap::Parser;
 use commands::Command;
-use starlings::{Blame, Fault};
+use mimalloc::MiMalloc;
+use starlings::{Blame, Fault, NearbyAllocator};
 use std::process::ExitCode;
 
 /// Keeps pages that were freed: networks allocate and free the same megabytes in every step, and asking the system for
-/// them anew costs a tenth of their time.
+/// them anew costs a tenth of their time. What will be summed lies where other workers of the host can read it.
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: NearbyAllocator<MiMalloc> = NearbyAllocator(MiMalloc);
 
 /// Trains machine-learning models on many machines at once.
 #[derive(Parser)]

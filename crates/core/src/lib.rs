@@ -4,6 +4,7 @@
 mod block;
 mod catalogue;
 mod clock;
+mod contributing;
 mod event;
 mod failpoint;
 mod fault;
@@ -20,6 +21,7 @@ mod turn;
 pub use block::{Block, Body, Factors, FoldError, Kind, Rows, Update, Values};
 pub use catalogue::{Ability, Card, Entry};
 pub use clock::Deadline;
+pub use contributing::{contributing, is_contributing};
 pub use event::{Event, FaultReport, Pace, Report, Span};
 #[cfg(failpoints)]
 pub use failpoint::reach;

@@ -10,12 +10,13 @@ use crate::merge::{MergeOptions, Merger};
 use crate::neighbours::Neighbours;
 use crate::net::Net;
 use crate::node::Order;
-use crate::shared_sum::SharedSum;
 use serde::{Deserialize, Serialize};
 use starlings_cluster::membership::Wish;
 use starlings_cluster::protocol::{FromClient, Message, ToClient};
-use starlings_core::{Block, Body, Deadline, Fault, Result, Update, Values, suggestion};
-use starlings_transport::{Lane, Ticket};
+use starlings_core::{
+    Block, Body, Deadline, Fault, Result, Update, Values, contributing, suggestion,
+};
+use starlings_transport::Ticket;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
@@ -35,9 +36,9 @@ pub struct AllReduce {
     /// `shared`, or another transport's name to do without shared memory; chosen by itself where it is not said.
     #[serde(default)]
     pub transport: Option<String>,
-    /// Whether the numbers live in shared memory before and after: then nothing is copied into it.
+    /// Whether numbers are copied into shared memory although they could be read where they are.
     #[serde(default)]
-    pub is_resident: bool,
+    pub is_copied: bool,
     /// Whether f64 are summed, by the reproducible fold: the same bits for any number of workers.
     #[serde(default)]
     pub fold: Width,
@@ -173,13 +174,9 @@ impl AllReduce {
                 let what = format!("the launcher '{launcher}' has no transport '{word}'");
                 Err(Fault::caller(what).hint(suggestion(word, &known)))
             }
-            _ if self.survival != Survival::Lost
-                && (self.is_resident || self.fold != Width::Single) =>
-            {
-                Err(Fault::caller(
-                    "sums that survive are measured of f32 that do not live in shared memory",
-                )
-                .hint("leave out --resident and --numbers, or --survive"))
+            _ if self.survival != Survival::Lost && self.fold != Width::Single => {
+                Err(Fault::caller("sums that survive are measured of f32")
+                    .hint("leave out --numbers, or --survive"))
             }
             _ if self.tls
                 && (launcher != "processes" || self.transport.as_deref() != Some("tcp")) =>
@@ -200,14 +197,11 @@ impl AllReduce {
             Some(_) => None,
         };
         let transport = shared.as_ref().map(|_| "shared".to_string());
-        let wanted = self.is_resident || self.transport.as_deref() == Some("shared");
+        let wanted = self.is_copied || self.transport.as_deref() == Some("shared");
         if shared.is_none() && wanted && net.world() > 1 {
             return Err(Fault::machine("these workers have no memory in common"));
         }
-        let shared = match shared {
-            Some(shared) if self.is_resident => return self.run_resident(net, neighbours, shared),
-            shared => shared,
-        };
+        let shared = shared.map(|shared| if self.is_copied { shared.copying() } else { shared });
         let mut merger = Merger::new(net.clone(), options).through(shared);
         if self.fold != Width::Single {
             let seconds = self.run_double(net, &mut merger)?;
@@ -215,7 +209,7 @@ impl AllReduce {
         }
         let (count, mine, expected) = self.numbers(net);
         let mut seconds = Vec::new();
-        let mut update = update(vec![mine; count]);
+        let mut update = update(contributing(|| vec![mine; count]));
         let words = MergeOptions::exact(2, net, summing(&self.topology, "")?, PATIENCE);
         let near = transport.as_ref().and_then(|_| neighbours.sum(words.kind, &words.group));
         let mut words = Merger::new(net.clone(), words).through(near);
@@ -274,32 +268,6 @@ impl AllReduce {
         let world = net.world() as f32;
         let count = (self.bytes / 4).max(1) as usize;
         (count, (net.seat().0 + 1) as f32, world * (world + 1.0) / 2.0)
-    }
-
-    /// As [`AllReduce::run`], with numbers that live in shared memory.
-    fn run_resident(
-        &self,
-        net: &Arc<Net>,
-        neighbours: &Neighbours,
-        mut shared: SharedSum,
-    ) -> Result<Measured> {
-        let (count, mine, expected) = self.numbers(net);
-        let (mut from, mut into) = (neighbours.buffer(count)?, neighbours.buffer(count)?);
-        let interrupted = || net.try_next(Lane::Control, |_| false).err();
-        let mut seconds = Vec::new();
-        for round in 0..self.repeats + WARM_UP {
-            from.as_mut_slice().fill(mine);
-            let by = Deadline::after(PATIENCE);
-            shared.sum(self::update(vec![0.0]), &[], by, &interrupted)?;
-            let begun = now();
-            shared.sum_buffers(&from, &mut into, by, &interrupted)?;
-            if round >= WARM_UP {
-                seconds.push(begun.elapsed().as_secs_f64());
-            }
-            check(into.as_slice(), expected)?;
-            std::mem::swap(&mut from, &mut into);
-        }
-        Ok(Measured { seconds, transport: "shared".to_string() })
     }
 
     fn on_threads(&self) -> Result<Measured> {

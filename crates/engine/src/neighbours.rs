@@ -4,9 +4,10 @@
 
 use crate::net::is_beat;
 use crate::shared_sum::SharedSum;
+use crate::stock::host_memory;
 use serde::{Deserialize, Serialize};
 use starlings_core::{Deadline, Epoch, Fault, JobId, Result, Seat, Step};
-use starlings_transport::shared::{Circle, Identity, Offer, PORTS, Segment, SharedBuffer, View};
+use starlings_transport::shared::{Circle, Identity, Offer, PORTS, Segment, View};
 use starlings_transport::{Header, Lane, Link, LinkError};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -15,8 +16,8 @@ use std::sync::Arc;
 const OFFER: u8 = 0x7d;
 const SIGHT: u8 = 0x7e;
 
-/// Room for shared buffers in each segment. Only what is touched takes memory.
-const ARENA_BYTES: usize = 1 << 30;
+/// Room for contributions in the heap of a process, and at most half of its memory. Only what is touched takes any.
+const HEAP_BYTES_MAX: usize = 1 << 38;
 
 /// The seats that one seat can reach through shared memory, and whom those reach.
 #[derive(Debug, Default)]
@@ -25,6 +26,8 @@ pub struct Neighbours {
     views: BTreeMap<Seat, View>,
     /// Whom each seat sees, itself included.
     sights: BTreeMap<Seat, BTreeSet<Seat>>,
+    /// Who can read the heap of this seat's process.
+    readers: BTreeSet<Seat>,
 }
 
 /// Who is asking, and of whom.
@@ -36,17 +39,17 @@ pub(crate) struct Household<'a> {
     pub(crate) hosts: &'a [String],
 }
 
+/// Whose segments a seat sees, and whose heaps.
 #[derive(Serialize, Deserialize)]
-struct Sight(BTreeSet<Seat>);
+struct Sight(BTreeSet<Seat>, BTreeSet<Seat>);
 
 impl Neighbours {
     /// The neighbours of all seats of one process: everybody sees everybody.
     #[must_use]
     pub fn of_threads(world: u32) -> Vec<Arc<Neighbours>> {
         let identity = |seat| Identity { job: JobId(0), epoch: Epoch(0), seat, nonce: 0 };
-        let segments: Vec<Option<Arc<Segment>>> = (0..world)
-            .map(|seat| Segment::new(identity(Seat(seat)), ARENA_BYTES).ok().map(Arc::new))
-            .collect();
+        let segments: Vec<Option<Arc<Segment>>> =
+            (0..world).map(|seat| Segment::new(identity(Seat(seat))).ok().map(Arc::new)).collect();
         let all: Vec<Seat> =
             (0..world).map(Seat).filter(|s| segments[s.index()].is_some()).collect();
         let views: BTreeMap<Seat, View> =
@@ -54,8 +57,10 @@ impl Neighbours {
         let seen: BTreeSet<Seat> = all.into_iter().collect();
         let sights: BTreeMap<Seat, BTreeSet<Seat>> =
             seen.iter().map(|&seat| (seat, seen.clone())).collect();
-        let each =
-            |mine| Arc::new(Neighbours { mine, views: views.clone(), sights: sights.clone() });
+        let each = |mine| {
+            let (views, sights) = (views.clone(), sights.clone());
+            Arc::new(Neighbours { mine, views, sights, readers: BTreeSet::new() })
+        };
         segments.into_iter().map(each).collect()
     }
 
@@ -79,23 +84,17 @@ impl Neighbours {
             let offer = offer.filter(|offer| home && household.expects(seat, offer));
             views.extend(offer.and_then(|offer| View::open(&offer).ok()).map(|view| (seat, view)));
         }
-        let sight = Sight(views.keys().copied().collect());
+        let heaps = views.iter().filter(|(_, view)| view.has_heap()).map(|(&seat, _)| seat);
+        let sight = Sight(views.keys().copied().collect(), heaps.collect());
         tell(links, SIGHT, &sight, by)?;
         let mut sights = BTreeMap::from([(household.seat, sight.0)]);
+        let mut readers = BTreeSet::new();
         for (&seat, link) in links {
-            let Sight(seen) = hear(seat, &**link, SIGHT, check, by)?;
+            let Sight(seen, heaps) = hear(seat, &**link, SIGHT, check, by)?;
+            readers.extend(heaps.contains(&household.seat).then_some(seat));
             sights.insert(seat, seen);
         }
-        Ok(Neighbours { mine, views, sights })
-    }
-
-    /// A buffer of `len` numbers in this seat's shared memory, for sums that copy nothing into it.
-    ///
-    /// # Errors
-    /// When there is no shared memory, or no room in it.
-    pub fn buffer(&self, len: usize) -> Result<SharedBuffer> {
-        let none = || Fault::machine("this machine has no shared memory for us");
-        SharedBuffer::new(self.mine.as_ref().ok_or_else(none)?, len)
+        Ok(Neighbours { mine, views, sights, readers })
     }
 
     /// Sums of a group through shared memory, where all its members see each other. Every member comes to the same
@@ -111,8 +110,12 @@ impl Neighbours {
         let views: Option<Vec<View>> =
             group.iter().map(|seat| self.views.get(seat).cloned()).collect();
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        let circle = Circle::new(self.mine.clone()?, views?, usize::from(kind), cores);
-        Some(SharedSum::new(circle))
+        let mine = self.mine.clone()?;
+        let me = mine.identity().seat;
+        let circle = Circle::new(mine, views?, usize::from(kind), cores);
+        // A seat lends if all others can read what it lends; the others find out as it does.
+        let is_read = group.iter().all(|seat| *seat == me || self.readers.contains(seat));
+        Some(SharedSum::new(circle.lending(is_read)))
     }
 }
 
@@ -125,7 +128,9 @@ impl Household<'_> {
 
 fn segment(household: &Household<'_>) -> Result<Segment> {
     let Household { job, epoch, seat, .. } = *household;
-    Segment::new(Identity::fresh(job, epoch, seat)?, ARENA_BYTES)
+    let heap =
+        usize::try_from(host_memory() / 2).map_or(HEAP_BYTES_MAX, |half| half.min(HEAP_BYTES_MAX));
+    Ok(Segment::new(Identity::fresh(job, epoch, seat)?)?.with_heap(heap))
 }
 
 fn tell<T: Serialize>(

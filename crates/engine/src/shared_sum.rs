@@ -2,8 +2,8 @@
 //! the next sum, because recovery needs it; its memory then serves later sums, for fresh pages cost more than summing.
 
 use crate::spare::Spare;
-use starlings_core::{Block, Body, Deadline, Fault, Result, Update, Values};
-use starlings_transport::shared::{Circle, Numbers, NumbersMut, Patience, SharedBuffer, Turn};
+use starlings_core::{Block, Body, Deadline, Fault, Result, Update, Values, contributing};
+use starlings_transport::shared::{Circle, Numbers, NumbersMut, Patience, Turn};
 
 /// Sums over one group of seats of one host, one after another.
 #[derive(Debug)]
@@ -16,6 +16,12 @@ pub struct SharedSum {
 impl SharedSum {
     pub(crate) fn new(circle: Circle) -> SharedSum {
         SharedSum { circle, last: None, spare: Spare::default() }
+    }
+
+    /// Copies contributions into slots even where they could be lent: to measure what that costs.
+    pub(crate) fn copying(mut self) -> SharedSum {
+        self.circle = self.circle.lending(false);
+        self
     }
 
     /// Whether an update can be summed here: all its blocks are dense. The answer is the same on every seat, for names
@@ -44,7 +50,7 @@ impl SharedSum {
         if let Some(old) = self.last.take() {
             self.spare.keep(old);
         }
-        let mut totals = self.spare.room_like(&update);
+        let mut totals = contributing(|| self.spare.room_like(&update));
         let sources: Vec<Numbers<'_>> = update.blocks.iter().map(numbers).collect();
         let mut targets: Vec<NumbersMut<'_>> = totals.blocks.iter_mut().map(numbers_mut).collect();
         let patience = Patience { by, interrupted };
@@ -52,21 +58,6 @@ impl SharedSum {
         drop((sources, targets));
         self.last = Some(update);
         outcome.map(|()| totals)
-    }
-
-    /// Sums numbers that live in shared memory already (see [`crate::neighbours::Neighbours::buffer`]): they are not
-    /// copied into it. The contribution stays as it is; the order is the same.
-    ///
-    /// # Errors
-    /// As [`SharedSum::sum`].
-    pub fn sum_buffers(
-        &mut self,
-        contribution: &SharedBuffer,
-        total: &mut SharedBuffer,
-        by: Deadline,
-        interrupted: &dyn Fn() -> Option<Fault>,
-    ) -> Result<()> {
-        self.circle.sum_buffers(contribution, total, &Patience { by, interrupted })
     }
 
     /// What this seat contributed to the last sum, whether that succeeded or not.

@@ -8,8 +8,8 @@ use crate::choices::Carriage;
 use crate::clock::{COMPUTATION, GATE, MERGE};
 use crate::desk::{Desk, Finished};
 use crate::exchange::served::Asks;
-use starlings_core::{Fault, Result, Step, failpoint};
-use starlings_learn::{Appetite, Outbox, Work};
+use starlings_core::{Fault, Result, Step, contributing, failpoint};
+use starlings_learn::{Appetite, Learner, Outbox, Work};
 
 /// Replicas compare their digests every so many steps.
 const COMPARED_EVERY: u64 = 1_000;
@@ -109,7 +109,7 @@ fn take(desk: &mut Desk, step: Step, outbox: &mut Outbox) -> Result<()> {
         outbox.attach(exchange.stream(&moment));
         let (wires, outbox, place) = (&mut **wires, &mut *outbox, place.clone());
         let mut work = Work { moment, place, model, batch: &batch, memory, wires, outbox };
-        learner.contribute(&mut work).map_err(|f| clock.during(facts.name(f)))?;
+        contribute(&**learner, &mut work).map_err(|f| clock.during(facts.name(f)))?;
         contributions.push(outbox.take());
     }
     failpoint!("after-contribute");
@@ -133,6 +133,11 @@ fn take(desk: &mut Desk, step: Step, outbox: &mut Outbox) -> Result<()> {
         dealt.map_err(|f| clock.during(f))?.into_iter().for_each(|event| clock.tell(event));
     }
     Ok(())
+}
+
+/// What is contributed lies where workers of the same host can read it.
+fn contribute(learner: &dyn Learner, work: &mut Work<'_>) -> Result<()> {
+    contributing(|| learner.contribute(work))
 }
 
 fn interrupted(step: Step, kept: Option<String>) -> Fault {

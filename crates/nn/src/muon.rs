@@ -5,6 +5,8 @@
 
 use crate::pass::{numbers, tensor};
 use burn_tensor::Tensor;
+use starlings_learn::optimisers::Real;
+use starlings_learn::optimisers::fading::faded;
 
 /// Constants of a step.
 #[derive(Clone, Copy, Debug)]
@@ -32,7 +34,7 @@ pub(crate) fn step(
 ) {
     let momentum = options.momentum as f32;
     let ahead = gradient.iter().zip(velocity.iter_mut()).map(|(&slope, speed)| {
-        *speed = momentum * *speed + slope;
+        *speed = faded(momentum * *speed + slope, f32::FAINT);
         slope + momentum * *speed
     });
     let columns = weights.len() / rows.max(1);
@@ -99,5 +101,16 @@ mod tests {
         assert!((weights[4] - length).abs() < 0.35 * length, "{weights:?}");
         assert!(weights[1].abs() < 1e-6 && weights[5].abs() < 1e-6);
         assert_eq!(velocity, gradient);
+    }
+
+    #[test]
+    fn a_velocity_that_decays_becomes_exactly_zero() {
+        let (mut weights, mut velocity) = ([0.5, -0.5, 1.0, 2.0], [1.0, -1e-9, 0.0, f32::NAN]);
+        let options = Muon { rate: 0.1, momentum: 0.9, decay: 0.0 };
+        for _ in 0..700 {
+            step(options, 2, &mut weights, &[0.0; 4], &mut velocity);
+        }
+        assert_eq!(velocity[..3].iter().map(|speed| speed.to_bits()).collect::<Vec<_>>(), [0; 3]);
+        assert!(velocity[3].is_nan());
     }
 }

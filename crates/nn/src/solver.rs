@@ -6,9 +6,10 @@ use crate::stage::{Care, Parameter};
 use pulp::{Arch, Simd, WithSimd};
 use starlings_core::{Kind, Model, Params, Role, Tensor, Values};
 use starlings_learn::optimisers::adam::{Adam, Means};
+use starlings_learn::optimisers::fading::faded;
 use starlings_learn::optimisers::momentum::Momentum;
 use starlings_learn::optimisers::rmsprop::RmsProp;
-use starlings_learn::optimisers::{adagrad, adam, adamw, lamb, nesterov, rmsprop, sgd};
+use starlings_learn::optimisers::{Real, adagrad, adam, adamw, lamb, nesterov, rmsprop, sgd};
 use std::ops::Range;
 
 /// All names, with the learning rate that each takes by itself.
@@ -330,7 +331,7 @@ fn rolled(
     let mut most = 0;
     for ((weight, sum), speed) in weights.iter_mut().zip(sums).zip(velocity) {
         let slope = sum * scale + decay * *weight;
-        *speed = momentum * *speed + slope;
+        *speed = faded(momentum * *speed + slope, f32::FAINT);
         *weight -= rate * *speed;
         most = most.max(weight.to_bits() & EXPONENT);
     }
@@ -364,6 +365,13 @@ mod tests {
         momentum::step(pace, &mut other, &gradient, &mut speed);
         assert!(rolled([0.07, 0.9], [0.3, 0.01], (&mut weights, &mut velocity), &sums));
         assert_eq!((&weights, &velocity), (&other, &speed));
+        // What has almost come to rest fades alike.
+        let faint: Vec<f32> = (0..100).map(|at| f32::FAINT * (at as f32 / 31.0 - 1.4)).collect();
+        let (mut velocity, mut speed, zeros) = (faint.clone(), faint, vec![0.0; 100]);
+        momentum::step(pace, &mut other, &zeros, &mut speed);
+        assert!(rolled([0.07, 0.9], [0.3, 0.0], (&mut weights, &mut velocity), &zeros));
+        assert_eq!((&weights, &velocity), (&other, &speed));
+        assert!((1..100).contains(&speed.iter().filter(|speed| **speed == 0.0).count()));
         let mut large = vec![f32::MAX; 100];
         assert!(!rolled([0.07, 0.9], [f32::MAX, 0.0], (&mut weights, &mut large), &sums));
     }

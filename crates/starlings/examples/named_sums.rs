@@ -11,10 +11,18 @@
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "an example speaks to people")]
 
-use starlings::{Block, Fault, Flock, FlockHost, FlockOptions, Result, Ticket, Update};
+use starlings::{
+    Block, Fault, Flock, FlockHost, FlockOptions, NearbyAllocator, Result, Ticket, Update,
+    contributing,
+};
+use std::alloc::System;
 use std::io::Write;
 use std::process::ExitCode;
 use std::time::Duration;
+
+/// Members of one host read each other's large contributions where they are.
+#[global_allocator]
+static ALLOCATOR: NearbyAllocator<System> = NearbyAllocator(System);
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -55,7 +63,7 @@ fn join(address: &str, ticket: &str, words: &[&str]) -> Result<()> {
     let me = u64::from(flock.seat().0);
     for round in 0..rounds {
         let make = || {
-            let mine = (0..width).map(|at| own(me, round, at)).collect();
+            let mine = contributing(|| (0..width).map(|at| own(me, round, at)).collect());
             vec![Block::counts("names", vec![1 << me]), Block::dense("numbers", mine)]
         };
         // Contributions are kept and made again in turn: what survives a loss is the same.

@@ -41,7 +41,7 @@ pub use starlings_cluster::protocol::{MemberStatus, Status};
 pub use starlings_core::{
     Blame, Block, Body, Calibration, Confusion, Deadline, Event, Fault, FaultReport, Kind, Model,
     Pace, Panel, ReliabilityBin, Report, Result, Rng, Role, Rows, Seat, Span, Spread, Step, Tensor,
-    Update, Validation, Values, nearest, suggestion,
+    Update, Validation, Values, contributing, nearest, suggestion,
 };
 #[cfg(feature = "remote")]
 pub use starlings_data::remote;
@@ -65,4 +65,5 @@ pub use starlings_learn::{Branch, Importance, Samples};
 #[cfg(feature = "modules")]
 pub use starlings_nn::modules::{OwnNetwork, own_network};
 pub use starlings_observe as observe;
+pub use starlings_transport::shared::NearbyAllocator;
 pub use starlings_transport::{Ticket, check_bind};

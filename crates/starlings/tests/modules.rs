@@ -160,7 +160,6 @@ impl Odd {
 
     /// All numbers that are weights, the frozen last.
     fn numbers(&self) -> Vec<f32> {
-        let read = |tensor: Tensor<1>| tensor.try_into_vec_as::<f32>().unwrap();
         let layers = [&self.used, &self.unused];
         let of = |layer: &Linear| {
             let bias = layer.bias.as_ref().map(|bias| bias.val()).unwrap();
@@ -169,6 +168,10 @@ impl Odd {
         let frozen = read(self.frozen.val());
         layers.into_iter().flat_map(of).chain(frozen).collect()
     }
+}
+
+fn read(tensor: Tensor<1>) -> Vec<f32> {
+    tensor.try_into_vec_as::<f32>().unwrap()
 }
 
 const ROWS: [[f32; 2]; 7] =
@@ -242,6 +245,53 @@ fn a_step_is_finished_by_those_who_are_left_and_their_rows_weigh_more() {
     for (model, _, found, whole) in &results {
         assert_near(found, &stepped(model, &left), 1e-5);
         assert_near(whole, &stepped(model, &ROWS), 1e-5);
+    }
+}
+
+/// Members vanish one after another, before, between and inside sums, and gradients are turned into blocks anew for each
+/// attempt: the others finish with the same bits, and know whose gradients are in the mean. Rank i has 2^i everywhere, so
+/// that a mean names its contributors. Small sums and those of which nobody keeps a copy, in one block and in several.
+#[test]
+fn gradients_are_made_again_for_each_sum_that_a_member_was_lost_in() {
+    let layer =
+        |inputs| -> Linear { LinearConfig::new(inputs, 300).init(&Device::flex().autodiff()) };
+    for (inputs, by_matrix) in [(2, false), (300, false), (2, true), (300, true)] {
+        let shapes = |options: FlockOptions| match by_matrix {
+            true => options.for_network(&layer(inputs)),
+            false => options,
+        };
+        let results = fly(4, shapes, |mut flock| {
+            let (first, model) = (flock.seat().0, flock.broadcast_weights(layer(inputs))?);
+            let mut histories = Vec::new();
+            for round in 0..8 {
+                // Rank 1 goes after two rounds, rank 3 after four, rank 0 after six.
+                if [6, 2, 99, 4][first as usize] == round {
+                    return Ok((first, histories));
+                }
+                let (mine, device) = ((1 << first) as f32, Device::flex());
+                let mut gradients = GradientsParams::new();
+                let bias = model.bias.as_ref().unwrap().id;
+                gradients
+                    .register(model.weight.id, Tensor::<2>::full([inputs, 300], mine, &device));
+                gradients.register(bias, Tensor::<1>::full([300], mine, &device));
+                let mean = flock.mean_gradients(gradients, &model, 1)?;
+                let weight = mean.get::<2>(model.weight.id).unwrap().flatten(0, 1);
+                let numbers = [read(weight), read(mean.get::<1>(bias).unwrap())].concat();
+                let members = flock.participants().iter().map(|seat| 1 << seat.0).sum::<u32>();
+                let expected = members as f32 / flock.participants().len() as f32;
+                assert_near(&numbers, &vec![expected; numbers.len()], 1e-5);
+                histories.push((members, numbers[0].to_bits()));
+            }
+            flock.leave()?;
+            Ok((first, histories))
+        });
+        let mut histories: Vec<_> = results.into_iter().map(|result| result.unwrap()).collect();
+        histories.sort();
+        let last = histories[2].1.clone();
+        for (rank, history) in &histories {
+            assert_eq!(*history, last[..history.len()], "rank {rank} saw other means");
+        }
+        assert_eq!((last.len(), last[0].0, last[7].0), (8, 0b1111, 0b0100));
     }
 }
 

@@ -14,7 +14,7 @@
 
 use starlings_core::{Deadline, Epoch, JobId, Seat};
 use starlings_transport::shared::{
-    Circle, Identity, Numbers, NumbersMut, Offer, Patience, Segment, SharedBuffer, Tuning, View,
+    Circle, Identity, Numbers, NumbersMut, Offer, Patience, Segment, Tuning, View,
 };
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
@@ -71,7 +71,7 @@ fn identity(seat: u32) -> Identity {
 fn worker(words: &[String]) {
     let number = |at: usize| words.get(at).and_then(|word| word.parse::<usize>().ok());
     let (seat, world) = (number(0).unwrap() as u32, number(1).unwrap() as u32);
-    let mine = Arc::new(Segment::new(identity(seat), 1 << 30).unwrap());
+    let mine = Arc::new(Segment::new(identity(seat)).unwrap());
     let Offer { pid, descriptor, bytes, .. } = mine.offer();
     println!("{pid} {descriptor} {bytes}");
     let mut views = Vec::new();
@@ -80,7 +80,7 @@ fn worker(words: &[String]) {
         let mut words = line.split(' ').map(|word| word.parse::<u64>().unwrap());
         let mut next = || words.next().unwrap();
         let (pid, descriptor, bytes) = (next() as u32, next() as i32, next());
-        let offer = Offer { pid, descriptor, bytes, identity: identity(peer as u32) };
+        let offer = Offer { pid, descriptor, bytes, identity: identity(peer as u32), heap: None };
         views.push(if peer as u32 == seat { mine.view() } else { View::open(&offer).unwrap() });
     }
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
@@ -94,33 +94,6 @@ fn worker(words: &[String]) {
     for (bytes, repeats) in SIZES {
         measure(&mut circle, (seat, world), bytes, repeats);
     }
-    for (bytes, repeats) in SIZES {
-        measure_buffers(&mut circle, (&mine, world), bytes, repeats);
-    }
-}
-
-/// The same with buffers that live in shared memory: nothing is copied into it.
-fn measure_buffers(
-    circle: &mut Circle,
-    (mine, world): (&Segment, u32),
-    bytes: usize,
-    repeats: u32,
-) {
-    let seat = mine.identity().seat.0;
-    let [mut contribution, mut total] =
-        [(); 2].map(|()| SharedBuffer::new(mine, bytes / 4).unwrap());
-    let patience = Patience { by: Deadline::after_ms(60_000), interrupted: &|| None };
-    let mut seconds = Vec::new();
-    for round in 0..repeats + 2 {
-        contribution.as_mut_slice().fill((seat + 1) as f32);
-        circle.sum(&[], &mut [], &patience).unwrap();
-        let begun = Instant::now();
-        circle.sum_buffers(&contribution, &mut total, &patience).unwrap();
-        seconds.push(begun.elapsed().as_secs_f64());
-        check(&mut seconds, total.as_slice(), round, world);
-        std::mem::swap(&mut contribution, &mut total);
-    }
-    report("buffers", (seat, world), bytes, seconds);
 }
 
 fn measure(circle: &mut Circle, (seat, world): (u32, u32), bytes: usize, repeats: u32) {
@@ -139,7 +112,7 @@ fn measure(circle: &mut Circle, (seat, world): (u32, u32), bytes: usize, repeats
         // As a learner does: the sum is what the next contribution is made of.
         std::mem::swap(&mut contribution, &mut total);
     }
-    report("vectors", (seat, world), bytes, seconds);
+    report((seat, world), bytes, seconds);
 }
 
 /// Two rounds warm up. Later ones are looked at only here and there: where workers share a core, whoever is done first
@@ -153,14 +126,14 @@ fn check(seconds: &mut Vec<f64>, total: &[f32], round: u32, world: u32) {
     }
 }
 
-fn report(what: &str, (seat, world): (u32, u32), bytes: usize, mut seconds: Vec<f64>) {
+fn report((seat, world): (u32, u32), bytes: usize, mut seconds: Vec<f64>) {
     seconds.sort_by(f64::total_cmp);
     if seat == 0 {
         let (median, least) = (seconds[seconds.len() / 2], seconds[0]);
         let speed = bytes as f64 / median / 1e9;
         let (median, least, size) = (median * 1e6, least * 1e6, bytes >> 10);
         println!(
-            "{what} P={world} {size:>7} KB  median {median:>10.1} µs  min {least:>10.1} µs  {speed:.2} GB/s"
+            "P={world} {size:>7} KB  median {median:>10.1} µs  min {least:>10.1} µs  {speed:.2} GB/s"
         );
     }
 }

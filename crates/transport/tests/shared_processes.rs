@@ -2,15 +2,21 @@
 
 #![allow(clippy::unwrap_used, reason = "helper functions of a test")]
 
-use starlings_core::{Blame, Deadline, Epoch, JobId, Seat};
+use starlings_core::{Blame, Deadline, Epoch, JobId, Seat, contributing};
 use starlings_transport::shared::{
-    Circle, Identity, Numbers, NumbersMut, Offer, Patience, Segment, View,
+    Circle, Identity, NearbyAllocator, Numbers, NumbersMut, Offer, Patience, Segment, View,
 };
+use std::alloc::System;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
+/// So that long contributions can be lent; those of odd seats are.
+#[global_allocator]
+static ALLOCATOR: NearbyAllocator<System> = NearbyAllocator(System);
+
 const LENS: [usize; 5] = [0, 1, 1001, 300_000, 7];
+const HEAP_BYTES: usize = 64 << 20;
 
 /// Seats above 0, each a process.
 struct Others(Vec<Child>);
@@ -29,18 +35,29 @@ fn identity(seat: u32) -> Identity {
 }
 
 fn line(offer: Offer) -> String {
-    format!("offer {} {} {}", offer.pid, offer.descriptor, offer.bytes)
+    format!("offer {}", serde_json::to_string(&offer).unwrap())
 }
 
-fn parse(line: &str, seat: u32) -> Offer {
-    let words: Vec<u64> = line.split(' ').skip(1).map(|word| word.parse().unwrap()).collect();
-    let (pid, descriptor) = (words[0] as u32, words[1] as i32);
-    Offer { pid, descriptor, bytes: words[2], identity: identity(seat) }
+fn parse(line: &str) -> Offer {
+    serde_json::from_str(line.strip_prefix("offer ").unwrap()).unwrap()
+}
+
+/// A seat's circle: long contributions of odd seats are lent.
+fn circle(mine: Arc<Segment>, offers: impl Iterator<Item = Offer>) -> Circle {
+    let views: Vec<View> = offers.map(|offer| View::open(&offer).unwrap()).collect();
+    assert!(views.iter().all(View::has_heap), "every process has a heap");
+    let is_odd = !mine.identity().seat.0.is_multiple_of(2);
+    let circle = Circle::new(mine, views, 0, 2);
+    circle.lending(is_odd)
+}
+
+fn segment(seat: u32) -> Arc<Segment> {
+    Arc::new(Segment::new(identity(seat)).unwrap().with_heap(HEAP_BYTES))
 }
 
 /// Starts all other seats and hands segments over.
 fn flock(world: u32) -> (Circle, Others) {
-    let mine = Arc::new(Segment::new(identity(0), 0).unwrap());
+    let mine = segment(0);
     let program = std::env::current_exe().unwrap();
     let mut others = Others(Vec::new());
     let mut offers = vec![mine.offer()];
@@ -57,15 +74,13 @@ fn flock(world: u32) -> (Circle, Others) {
         let said = output.lines().map(|line| line.unwrap());
         let said = said.map(|line| line[line.find("offer").unwrap_or(0)..].to_string());
         let offer = said.into_iter().find(|line| line.starts_with("offer")).unwrap();
-        offers.push(parse(&offer, seat));
+        offers.push(parse(&offer));
     }
     for child in &mut others.0 {
         let lines: Vec<String> = offers.iter().map(|&offer| line(offer)).collect();
         writeln!(child.stdin.as_mut().unwrap(), "{}", lines.join("\n")).unwrap();
     }
-    let open = |offer: &Offer| View::open(offer).unwrap();
-    let views = offers.iter().map(open).collect();
-    (Circle::new(mine, views, 0, 2), others)
+    (circle(mine, offers.into_iter()), others)
 }
 
 fn number(seat: u32, at: usize) -> f64 {
@@ -78,8 +93,8 @@ fn sum(
     len: usize,
     wait_ms: u64,
 ) -> starlings_core::Result<Vec<f64>> {
-    let mine: Vec<f64> = (0..len).map(|at| number(seat, at)).collect();
-    let mut total = vec![0.0; len];
+    let mine: Vec<f64> = contributing(|| (0..len).map(|at| number(seat, at)).collect());
+    let mut total = contributing(|| vec![0.0; len]);
     let patience = Patience { by: Deadline::after_ms(wait_ms), interrupted: &|| None };
     circle.sum(&[Numbers::F64(&mine)], &mut [NumbersMut::F64(&mut total)], &patience)?;
     Ok(total)
@@ -92,11 +107,10 @@ fn a_seat_that_another_test_starts() {
     let Some(first) = lines.next() else { return };
     let (seat, world) = first.split_once(' ').unwrap();
     let (seat, world): (u32, u32) = (seat.parse().unwrap(), world.parse().unwrap());
-    let mine = Arc::new(Segment::new(identity(seat), 0).unwrap());
+    let mine = segment(seat);
     println!("\n{}", line(mine.offer()));
-    let offers = (0..world).map(|peer| parse(&lines.next().unwrap(), peer));
-    let views = offers.map(|offer| View::open(&offer).unwrap()).collect();
-    let mut circle = Circle::new(mine, views, 0, 2);
+    let offers = (0..world).map(|_| parse(&lines.next().unwrap()));
+    let mut circle = circle(mine, offers);
     for len in LENS {
         sum(&mut circle, seat, len, 20_000).unwrap();
     }

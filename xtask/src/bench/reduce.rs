@@ -36,9 +36,9 @@ pub(super) fn run(suite: &Suite<'_>, outcome: &mut Outcome) {
                 let way = format!("--transport {transport}");
                 let mut contenders = vec![ours(suite, workers, size, &way)];
                 if transport == "shared" {
-                    let mut resident = ours(suite, workers, size, &format!("{way} --resident"));
-                    resident.name = "starlings, numbers in shared memory".to_string();
-                    contenders.push(resident);
+                    let mut copied = ours(suite, workers, size, &format!("{way} --copied"));
+                    copied.name = "starlings, copied into shared memory".to_string();
+                    contenders.push(copied);
                 }
                 let own = contenders.len();
                 contenders.extend(rivals(suite, workers, size, like));

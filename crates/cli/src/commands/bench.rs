@@ -65,9 +65,9 @@ struct Sums {
     /// [default: shared where workers share a host]
     #[arg(long)]
     transport: Option<String>,
-    /// Keep the numbers in shared memory before and after, so that they are not copied into it
+    /// Copy the numbers into shared memory although the others could read them where they are
     #[arg(long)]
-    resident: bool,
+    copied: bool,
     /// What is summed: f32, f64, or f64 by the reproducible fold
     #[arg(long, default_value = "f32", value_parser = ["f32", "f64", "reproducible"])]
     numbers: String,
@@ -101,7 +101,7 @@ pub(super) fn run(arguments: Arguments) -> Result<()> {
         repeats: sums.repeats.unwrap_or_else(|| repeats(sums.bytes)),
         topology: sums.topology,
         transport: sums.transport,
-        is_resident: sums.resident,
+        is_copied: sums.copied,
         tls: sums.tls,
         survival: match sums.survive.as_deref() {
             None => Survival::Lost,

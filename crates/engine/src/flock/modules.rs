@@ -4,7 +4,7 @@
 
 use super::Flock;
 use super::surviving::Offer;
-use starlings_core::{Block, Fault, Result, Update};
+use starlings_core::{Block, Fault, Result, Update, contributing};
 use starlings_nn::modules::{
     Gradients, GradientsParams, Module, digest, shapes, weights, with_weights,
 };
@@ -43,9 +43,11 @@ impl Flock {
         rows: usize,
     ) -> Result<GradientsParams> {
         let alone = |name: &str| self.options.shapes.contains_key(name);
-        let mut gradients = Gradients::of(model, gradients, rows, &alone);
-        self.merge(&mut gradients.blocks)?;
-        gradients.mean(model)
+        let gradients = Gradients::of(model, gradients, rows, &alone);
+        let sum = self.merge_made(|| contributing(|| gradients.blocks()))?;
+        // They would lie beside the sum and its mean otherwise.
+        drop(gradients);
+        Gradients::mean(sum, model)
     }
 }
 

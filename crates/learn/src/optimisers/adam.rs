@@ -2,6 +2,7 @@
 //! that does not depend on the scale of the gradient, from running means of the gradient and its square.
 
 use super::Real;
+use super::fading::{faded, faint_square};
 
 /// Constants of a step, by the paper's names.
 #[derive(Clone, Copy, Debug)]
@@ -41,10 +42,11 @@ pub fn step<T: Real>(
     let (rate, epsilon) = (T::of(rate), T::of(epsilon));
     let (keep1, keep2) = (T::of(beta1), T::of(beta2));
     let (fresh1, fresh2) = (T::of(1.0 - beta1), T::of(1.0 - beta2));
+    let faint = faint_square(epsilon);
     let moments = means.first.iter_mut().zip(means.second);
     for ((weight, &slope), (first, second)) in weights.iter_mut().zip(gradient).zip(moments) {
-        *first = keep1 * *first + fresh1 * slope;
-        *second = keep2 * *second + fresh2 * slope * slope;
+        *first = faded(keep1 * *first + fresh1 * slope, T::FAINT);
+        *second = faded(keep2 * *second + fresh2 * slope * slope, faint);
         *weight -= rate * (*first / correction1) / ((*second / correction2).root() + epsilon);
     }
 }

@@ -4,6 +4,7 @@
 
 use super::Real;
 use super::adam::{Adam, Means};
+use super::fading::{faded, faint_square};
 
 /// One step on a layer's weights with their gradient. `decay` is λ; `count` is the number of steps taken, this one
 /// included.
@@ -20,11 +21,12 @@ pub fn step<T: Real>(
     let (epsilon, decay) = (T::of(epsilon), T::of(decay));
     let (keep1, keep2) = (T::of(beta1), T::of(beta2));
     let (fresh1, fresh2) = (T::of(1.0 - beta1), T::of(1.0 - beta2));
+    let faint = faint_square(epsilon);
     let moments = means.first.iter_mut().zip(means.second);
     let mut directions = Vec::with_capacity(weights.len());
     for ((&weight, &slope), (first, second)) in weights.iter().zip(gradient).zip(moments) {
-        *first = keep1 * *first + fresh1 * slope;
-        *second = keep2 * *second + fresh2 * slope * slope;
+        *first = faded(keep1 * *first + fresh1 * slope, T::FAINT);
+        *second = faded(keep2 * *second + fresh2 * slope * slope, faint);
         let quotient = (*first / correction1) / ((*second / correction2).root() + epsilon);
         directions.push(quotient + decay * weight);
     }

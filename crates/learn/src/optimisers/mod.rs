@@ -6,6 +6,7 @@ pub mod adagrad;
 pub mod adam;
 pub mod adamw;
 pub(crate) mod conjugate_gradient;
+pub mod fading;
 pub mod lamb;
 pub(crate) mod lbfgs;
 pub(crate) mod line_search;
@@ -33,15 +34,28 @@ pub trait Real:
     + Sum
     + PartialOrd
 {
+    /// The distance from one to the next larger number.
+    const EPSILON: Self;
+    /// Velocities below this have [faded](fading). It is normal, and so is its product with any sensible rate.
+    const FAINT: Self;
+    /// The same for mean squares: smaller, since of them the root counts, and no rate multiplies them.
+    const FAINT_SQUARE: Self;
+
     /// The nearest such number.
     fn of(value: f64) -> Self;
     /// As f64.
     fn wide(self) -> f64;
     /// Its square root.
     fn root(self) -> Self;
+    /// Without its sign.
+    fn size(self) -> Self;
 }
 
 impl Real for f64 {
+    const EPSILON: f64 = f64::EPSILON;
+    const FAINT: f64 = f64::from_bits((1023 - 960) << 52);
+    const FAINT_SQUARE: f64 = f64::from_bits((1023 - 1000) << 52);
+
     #[inline(always)]
     fn of(value: f64) -> f64 {
         value
@@ -56,9 +70,18 @@ impl Real for f64 {
     fn root(self) -> f64 {
         self.sqrt()
     }
+
+    #[inline(always)]
+    fn size(self) -> f64 {
+        self.abs()
+    }
 }
 
 impl Real for f32 {
+    const EPSILON: f32 = f32::EPSILON;
+    const FAINT: f32 = f32::from_bits((127 - 100) << 23);
+    const FAINT_SQUARE: f32 = f32::from_bits((127 - 120) << 23);
+
     #[inline(always)]
     fn of(value: f64) -> f32 {
         value as f32
@@ -72,5 +95,10 @@ impl Real for f32 {
     #[inline(always)]
     fn root(self) -> f32 {
         self.sqrt()
+    }
+
+    #[inline(always)]
+    fn size(self) -> f32 {
+        self.abs()
     }
 }

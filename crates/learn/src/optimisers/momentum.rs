@@ -2,6 +2,7 @@
 //! methods", 1964), in the form of Sutskever et al. (2013) that PyTorch uses: v ← μ·v + g, w ← w − η·v.
 
 use super::Real;
+use super::fading::faded;
 
 /// Learning rate and momentum of a step.
 #[derive(Clone, Copy, Debug)]
@@ -17,7 +18,7 @@ pub struct Momentum {
 pub fn step<T: Real>(options: Momentum, weights: &mut [T], gradient: &[T], velocity: &mut [T]) {
     let (rate, momentum) = (T::of(options.rate), T::of(options.momentum));
     for ((weight, &slope), speed) in weights.iter_mut().zip(gradient).zip(velocity) {
-        *speed = momentum * *speed + slope;
+        *speed = faded(momentum * *speed + slope, T::FAINT);
         *weight -= rate * *speed;
     }
 }

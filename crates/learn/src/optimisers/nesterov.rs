@@ -3,6 +3,7 @@
 //! step is the one that momentum would take next, corrected before it is taken.
 
 use super::Real;
+use super::fading::faded;
 use super::momentum::Momentum;
 
 /// One step on some weights with their gradient and velocity.
@@ -10,7 +11,7 @@ use super::momentum::Momentum;
 pub fn step<T: Real>(options: Momentum, weights: &mut [T], gradient: &[T], velocity: &mut [T]) {
     let (rate, momentum) = (T::of(options.rate), T::of(options.momentum));
     for ((weight, &slope), speed) in weights.iter_mut().zip(gradient).zip(velocity) {
-        *speed = momentum * *speed + slope;
+        *speed = faded(momentum * *speed + slope, T::FAINT);
         *weight -= rate * (slope + momentum * *speed);
     }
 }

@@ -2,6 +2,7 @@
 //! 2012): s ← ρ·s + (1 − ρ)·g², w ← w − η·g/(√s + ε). AdaGrad that forgets, so that steps do not die out.
 
 use super::Real;
+use super::fading::{faded, faint_square};
 
 /// Constants of a step.
 #[derive(Clone, Copy, Debug)]
@@ -19,8 +20,9 @@ pub struct RmsProp {
 pub fn step<T: Real>(options: RmsProp, weights: &mut [T], gradient: &[T], squares: &mut [T]) {
     let (rate, epsilon) = (T::of(options.rate), T::of(options.epsilon));
     let (keep, fresh) = (T::of(options.keep), T::of(1.0 - options.keep));
+    let faint = faint_square(epsilon);
     for ((weight, &slope), square) in weights.iter_mut().zip(gradient).zip(squares) {
-        *square = keep * *square + fresh * slope * slope;
+        *square = faded(keep * *square + fresh * slope * slope, faint);
         *weight -= rate * slope / (square.root() + epsilon);
     }
 }

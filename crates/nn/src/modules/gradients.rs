@@ -17,15 +17,25 @@ const ROWS: &str = "starlings.rows";
 /// For each parameter how many members had a gradient.
 const HAD: &str = "starlings.had";
 
-/// Gradients as blocks.
+/// The gradients of one member. Blocks can be made of them as often as a sum is tried, so that nobody has to keep a copy
+/// of these in case that a peer is lost meanwhile.
 pub struct Gradients {
-    /// What is to be summed over all members.
-    pub blocks: Vec<Block>,
+    parameters: Vec<Slopes>,
+    rows: usize,
+}
+
+/// The gradient of one parameter.
+struct Slopes {
+    /// The name of its block, where it travels by itself.
+    alone: Option<String>,
+    len: usize,
+    /// None where there is no gradient.
+    values: Option<Vec<f32>>,
 }
 
 impl Gradients {
     /// Takes the gradients of a module, which are the mean over so many rows. Parameters of which `alone` is true travel by
-    /// themselves.
+    /// themselves. Numbers that nobody else holds are moved out of their tensors, not copied.
     #[must_use]
     pub fn of<M: Module>(
         module: &M,
@@ -33,29 +43,52 @@ impl Gradients {
         rows: usize,
         alone: &dyn Fn(&str) -> bool,
     ) -> Gradients {
-        let (path, seen) = (Path::default(), BTreeSet::new());
-        let (fused, single, had) = (Vec::new(), Vec::new(), Vec::new());
-        let mut pack = Pack { path, seen, gradients, rows, alone, fused, single, had };
+        let (path, seen, parameters) = (Path::default(), BTreeSet::new(), Vec::new());
+        let mut pack = Pack { path, seen, gradients, rows, alone, parameters };
         module.visit(&mut pack);
-        let Pack { fused, single: mut blocks, had, .. } = pack;
-        blocks.push(block(FUSED, fused));
-        blocks.push(Block::counts(HAD, had));
-        blocks.push(Block::dense(ROWS, vec![rows as f64]));
-        Gradients { blocks }
+        Gradients { parameters: pack.parameters, rows }
     }
 
-    /// The mean, from the sum over all members.
+    /// What is to be summed over all members.
+    #[must_use]
+    pub fn blocks(&self) -> Vec<Block> {
+        let rows = self.rows as f32;
+        let together = self.parameters.iter().filter(|slopes| slopes.alone.is_none());
+        let mut fused = Vec::with_capacity(together.map(|slopes| slopes.len).sum());
+        let mut blocks = Vec::new();
+        for Slopes { alone, len, values } in &self.parameters {
+            let add = |into: &mut Vec<f32>| match values {
+                Some(values) => into.extend(values.iter().map(|value| value * rows)),
+                None => into.resize(into.len() + len, 0.0),
+            };
+            match alone {
+                None => add(&mut fused),
+                Some(name) => {
+                    let mut single = Vec::with_capacity(*len);
+                    add(&mut single);
+                    blocks.push(block(name, single));
+                }
+            }
+        }
+        let had = |slopes: &Slopes| i64::from(slopes.values.is_some());
+        blocks.push(block(FUSED, fused));
+        blocks.push(Block::counts(HAD, self.parameters.iter().map(had).collect()));
+        blocks.push(Block::dense(ROWS, vec![self.rows as f64]));
+        blocks
+    }
+
+    /// The mean gradients of a module, from the sum of all members' [blocks](Gradients::blocks).
     ///
     /// # Errors
     /// A sum that is not of this module.
-    pub fn mean<M: Module>(self, module: &M) -> Result<GradientsParams> {
+    pub fn mean<M: Module>(sum: Vec<Block>, module: &M) -> Result<GradientsParams> {
         let foreign = || {
             Fault::caller("the sum of gradients is not of this network")
                 .hint("every member builds the same network and freezes the same parameters")
         };
         let mut sums: BTreeMap<String, Vec<f32>> = BTreeMap::new();
         let (mut had, mut rows) = (Vec::new(), 0.0);
-        for block in self.blocks {
+        for block in sum {
             match block.body {
                 Body::Dense(Values::F32(values)) => drop(sums.insert(block.name, values)),
                 Body::Dense(Values::I64(values)) => had = values,
@@ -88,9 +121,7 @@ struct Pack<'a> {
     gradients: GradientsParams,
     rows: usize,
     alone: &'a dyn Fn(&str) -> bool,
-    fused: Vec<f32>,
-    single: Vec<Block>,
-    had: Vec<i64>,
+    parameters: Vec<Slopes>,
 }
 
 impl ModuleVisitor for Pack<'_> {
@@ -108,15 +139,12 @@ impl ModuleVisitor for Pack<'_> {
         }
         // The mean over no rows is no number.
         let gradient = self.gradients.remove::<D>(param.id).filter(|_| self.rows > 0);
-        self.had.push(i64::from(gradient.is_some()));
-        let mut values = gradient.map_or_else(|| vec![0.0; param.shape().num_elements()], numbers);
-        let rows = self.rows as f32;
-        values.iter_mut().for_each(|value| *value *= rows);
         let name = self.path.name();
-        match (self.alone)(&name) {
-            true => self.single.push(block(name, values)),
-            false => self.fused.append(&mut values),
-        }
+        self.parameters.push(Slopes {
+            alone: (self.alone)(&name).then_some(name),
+            len: param.shape().num_elements(),
+            values: gradient.map(numbers),
+        });
     }
 }
 

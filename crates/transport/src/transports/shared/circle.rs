@@ -1,5 +1,6 @@
 //! Seats of one host that sum together. Each contributes in its own segment, and everybody reads there: what moves is
-//! one copy of the contribution into a slot that is still in the cache when peers fold it, and one write of the sum.
+//! one copy of the contribution into a slot that is still in the cache when peers fold it, and one write of the sum. What
+//! lies in the heap that a process shares is not even copied (`lenders.rs`).
 //!
 //! Order of every sum, whatever its length: seat 0's number first, then those of the others in the order of seats (or
 //! in the order that a topology has, where it is told one), so all seats hold the same bits. Two ways, which differ in nothing but cost:
@@ -11,8 +12,9 @@
 //! A chunk is posted while the one before it is folded. Its slot has a sequence, odd while it is written, which readers
 //! check before and after: a writer that came back from the dead is found, and its numbers are thrown away.
 
-use super::layout::{LINE, Port, SLOT_BYTES, SLOTS};
-use super::parts::{Numbers, NumbersMut, Parts, Turn};
+use super::layout::{LINE, Port, SLOT_BYTES, SLOTS, WITHDRAWN};
+use super::lenders::Lenders;
+use super::parts::{Numbers, NumbersMut, Parts, Source, Turn};
 use super::segment::{Segment, View};
 use super::waiting::{Patience, Waiter, publish};
 use starlings_core::{Fault, Result};
@@ -49,6 +51,8 @@ pub struct Circle {
     /// Chunks of all sums so far.
     pub(super) begun: u64,
     pub(super) is_broken: bool,
+    /// Whether all others read the heap of this seat's process.
+    lends: bool,
 }
 
 impl Circle {
@@ -64,7 +68,15 @@ impl Circle {
         let me = me.expect("a seat is in its own circle");
         let waiter = Waiter::new(views.len() > cores);
         let (port, tuning) = (Port::new(port), Tuning::default());
-        Circle { mine, views, me, port, waiter, tuning, begun: 0, is_broken: false }
+        Circle { mine, views, me, port, waiter, tuning, begun: 0, is_broken: false, lends: false }
+    }
+
+    /// Whether what lies in the heap of this process is lent instead of copied into slots. All others must be able to read
+    /// that heap.
+    #[must_use]
+    pub fn lending(mut self, lends: bool) -> Circle {
+        self.lends = lends;
+        self
     }
 
     /// Sums in another way than was found best here.
@@ -121,27 +133,24 @@ impl Circle {
         let parts = Parts::cut(contributions, totals, chunk_bytes, streamed_from).ordered(turns);
         if self.views.len() == 1 {
             (0..parts.chunks()).for_each(|chunk| {
-                parts.fold(
-                    chunk,
-                    parts.slice(chunk, 0, 1),
-                    &[std::ptr::null()],
-                    std::ptr::null_mut(),
-                );
+                let whole = parts.slice(chunk, 0, 1);
+                parts.fold(chunk, whole, &[Source::OWN], std::ptr::null_mut());
             });
             return Ok(());
         }
-        let is_flat = parts.bytes <= self.tuning.flat_bytes_max;
+        let (is_flat, chunks) = (parts.bytes <= self.tuning.flat_bytes_max, parts.chunks());
         let outcome = match is_flat {
             true => self.flat(&parts, patience),
+            false if self.lends => self.lent(&parts.lending(), patience),
             false => self.sliced(&parts, patience),
         };
-        self.begun += parts.chunks() as u64;
+        self.begun += chunks as u64;
         self.is_broken = outcome.is_err();
         outcome
     }
 
     fn flat(&mut self, parts: &Parts<'_>, patience: &Patience<'_>) -> Result<()> {
-        let chunks = parts.chunks();
+        let (chunks, nobody) = (parts.chunks(), Lenders::default());
         for turn in 0..=chunks {
             if turn < chunks {
                 self.post(parts, turn, false, patience)?;
@@ -149,7 +158,8 @@ impl Circle {
             if let Some(chunk) = turn.checked_sub(1) {
                 self.await_posted(parts, chunk, patience)?;
                 let whole = parts.slice(chunk, 0, 1);
-                parts.fold(chunk, whole, &self.contributions(chunk), std::ptr::null_mut());
+                let from = self.contributions(chunk, &nobody);
+                parts.fold(chunk, whole, &from, std::ptr::null_mut());
                 self.check_unchanged(chunk, Port::sequence)?;
                 self.publish(Port::taken, chunk);
             }
@@ -157,17 +167,22 @@ impl Circle {
         Ok(())
     }
 
-    fn sliced(&mut self, parts: &Parts<'_>, patience: &Patience<'_>) -> Result<()> {
+    pub(super) fn sliced(&mut self, parts: &Parts<'_>, patience: &Patience<'_>) -> Result<()> {
         let chunks = parts.chunks();
+        let mut lenders = Lenders::default();
         for turn in 0..chunks + 2 {
             if turn < chunks {
                 self.post(parts, turn, true, patience)?;
             }
             if let Some(chunk) = turn.checked_sub(1).filter(|&chunk| chunk < chunks) {
-                self.reduce(parts, chunk, patience)?;
+                self.await_posted(parts, chunk, patience)?;
+                if chunk == 0 {
+                    lenders = self.lenders(parts)?;
+                }
+                self.reduce(parts, chunk, &lenders)?;
             }
             if let Some(chunk) = turn.checked_sub(2) {
-                self.gather(parts, chunk, patience)?;
+                self.gather(parts, chunk, &lenders, patience)?;
             }
         }
         Ok(())
@@ -190,6 +205,8 @@ impl Circle {
         sequence.store(2 * count + 1, Ordering::Relaxed);
         fence(Ordering::Release);
         mapping.long(self.port.shape(count)).store(parts.shape, Ordering::Relaxed);
+        let is_lent = u64::from(parts.is_lent());
+        mapping.long(self.port.is_lent(count)).store(is_lent, Ordering::Relaxed);
         let slot = mapping.range_mut(self.port.numbers(count), SLOT_BYTES);
         let whole = parts.slice(chunk, 0, 1);
         if is_sliced {
@@ -206,8 +223,7 @@ impl Circle {
     }
 
     /// Folds this seat's slice of a chunk, for itself and for the others.
-    fn reduce(&mut self, parts: &Parts<'_>, chunk: usize, patience: &Patience<'_>) -> Result<()> {
-        self.await_posted(parts, chunk, patience)?;
+    fn reduce(&mut self, parts: &Parts<'_>, chunk: usize, lenders: &Lenders) -> Result<()> {
         let count = self.begun + chunk as u64;
         let mapping = self.mine.mapping();
         let sequence = mapping.long(self.port.total_sequence(count));
@@ -215,7 +231,7 @@ impl Circle {
         fence(Ordering::Release);
         let own = parts.slice(chunk, self.me, self.views.len());
         let slot = mapping.range_mut(self.port.numbers(count), SLOT_BYTES);
-        parts.fold(chunk, own, &self.contributions(chunk), slot);
+        parts.fold(chunk, own, &self.contributions(chunk, lenders), slot);
         sequence.store(2 * count + 2, Ordering::Release);
         self.check_unchanged(chunk, Port::sequence)?;
         self.publish(Port::reduced, chunk);
@@ -223,7 +239,13 @@ impl Circle {
     }
 
     /// Copies the slices that the others have folded.
-    fn gather(&mut self, parts: &Parts<'_>, chunk: usize, patience: &Patience<'_>) -> Result<()> {
+    fn gather(
+        &mut self,
+        parts: &Parts<'_>,
+        chunk: usize,
+        lenders: &Lenders,
+        patience: &Patience<'_>,
+    ) -> Result<()> {
         let count = self.begun + chunk as u64;
         // Begins with the next seat: all reading from the same one would wait for its memory.
         let (me, seats) = (self.me, self.views.len());
@@ -232,19 +254,23 @@ impl Circle {
             let place = self.port.numbers(count);
             let slot = self.views[seat].mapping.range(place, SLOT_BYTES);
             let slice = parts.slice(chunk, seat, seats);
-            parts.fold(chunk, slice, &[slot], std::ptr::null_mut());
+            let from = Source { slot, lent: lenders.totals(seat) };
+            parts.fold(chunk, slice, &[from], std::ptr::null_mut());
         }
         self.check_unchanged(chunk, Port::total_sequence)?;
         self.publish(Port::taken, chunk);
         Ok(())
     }
 
-    /// Where everybody's contribution to a chunk lies; null stands for this seat's own.
-    fn contributions(&self, chunk: usize) -> Vec<*const u8> {
+    /// Where everybody's contribution to a chunk lies.
+    fn contributions<'a>(&self, chunk: usize, lenders: &'a Lenders) -> Vec<Source<'a>> {
         let place = self.port.numbers(self.begun + chunk as u64);
         let slot = |(seat, view): (usize, &View)| match seat == self.me {
-            true => std::ptr::null(),
-            false => view.mapping.range(place, SLOT_BYTES),
+            true => Source::OWN,
+            false => {
+                let slot = view.mapping.range(place, SLOT_BYTES);
+                Source { slot, lent: lenders.contributions(seat) }
+            }
         };
         self.views.iter().enumerate().map(slot).collect()
     }
@@ -282,10 +308,17 @@ impl Circle {
         let place = sequence(self.port, count);
         let others = self.views.iter().enumerate().filter(|(seat, _)| *seat != self.me);
         for (_, view) in others {
-            if view.mapping.long(place).load(Ordering::Acquire) != 2 * count + 2 {
-                let what =
-                    format!("{} rewrote its numbers while they were being summed", view.seat);
-                return Err(Fault::peer(Some(view.seat), what));
+            match view.mapping.long(place).load(Ordering::Acquire) {
+                sequence if sequence == 2 * count + 2 => {}
+                WITHDRAWN => {
+                    // It is alive, and has found somebody else lost.
+                    return Err(Fault::peer(None, format!("{} gave up this sum", view.seat)));
+                }
+                _ => {
+                    let what =
+                        format!("{} rewrote its numbers while they were being summed", view.seat);
+                    return Err(Fault::peer(Some(view.seat), what));
+                }
             }
         }
         Ok(())

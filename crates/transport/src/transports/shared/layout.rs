@@ -2,8 +2,7 @@
 //!
 //! ```text
 //! 0        identity: magic, layout, job, epoch, seat, nonce, bytes
-//! 4096     port 0 … port 15, each: counters and slot sequences (a page), then the slots
-//! then     the arena of shared buffers
+//! 4096     port 0 … port 15, each: counters and slot sequences (a page), places of lent numbers, then the slots
 //! ```
 //!
 //! Everything that is written often has a cache line of its own.
@@ -19,10 +18,17 @@ pub(super) const SLOTS: usize = 3;
 /// Numbers begin at multiples of this within a slot, and slices end there.
 pub(super) const LINE: usize = 64;
 
-const PORT_HEAD_BYTES: usize = 4096;
+/// Parts of a sum that may be lent; sums of more parts are copied.
+pub(super) const LENT_MAX: usize = 1024;
+
+/// The sequence of a slot whose sum its seat has given up.
+pub(super) const WITHDRAWN: u64 = u64::MAX;
+
+const COUNTER_BYTES: usize = 4096;
+const PORT_HEAD_BYTES: usize = COUNTER_BYTES + 16 * LENT_MAX;
 const PORT_BYTES: usize = PORT_HEAD_BYTES + SLOTS * SLOT_BYTES;
-/// Where the arena of shared buffers begins.
-pub(super) const ARENA: usize = IDENTITY_BYTES + PORTS * PORT_BYTES;
+/// All of a segment.
+pub(super) const SEGMENT_BYTES: usize = IDENTITY_BYTES + PORTS * PORT_BYTES;
 
 /// The fields of the identity page.
 pub(super) mod identity {
@@ -75,9 +81,15 @@ impl Port {
         self.sequence(chunk) + 8
     }
 
-    /// Where a seat says that its buffers lie, for sums without slots: the contribution and the total.
-    pub(super) fn places(self, chunk: u64) -> (usize, usize) {
-        (self.sequence(chunk) + 16, self.sequence(chunk) + 24)
+    /// Whether a chunk is of a sum of which this seat lends parts.
+    pub(super) fn is_lent(self, chunk: u64) -> usize {
+        self.sequence(chunk) + 16
+    }
+
+    /// Where a part of the sum lies that this seat lends: its contribution and its total.
+    pub(super) fn lent(self, part: usize) -> (usize, usize) {
+        let at = self.0 + COUNTER_BYTES + 16 * part;
+        (at, at + 8)
     }
 
     /// The sequence of a slot's total.

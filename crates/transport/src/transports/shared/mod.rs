@@ -3,24 +3,24 @@
 //!
 //! Rules that make it safe: a segment has one writer, and all others map it for reading only; a new epoch uses new
 //! segments; readers check a slot's sequence before and after they fold it; sums go from the contribution to another
-//! place, so that the contribution is still there when a sum fails. No length is ever taken from a peer, and offsets of
-//! shared buffers are checked. Read [`circle`] first.
+//! place, so that the contribution is still there when a sum fails. No length is ever taken from a peer, and
+//! offsets of lent vectors are checked. Read [`circle`] first.
 
-mod buffer;
 mod circle;
+mod heap;
 mod kernels;
 mod layout;
+mod lenders;
 mod mapping;
 mod parts;
-mod resident;
 mod segment;
 mod slices;
 #[cfg(test)]
 mod tests;
 mod waiting;
 
-pub use buffer::SharedBuffer;
 pub use circle::{Circle, Tuning};
+pub use heap::{HeapOffer, NearbyAllocator};
 pub use kernels::Number;
 pub use layout::PORTS;
 pub use parts::{Numbers, NumbersMut, Turn};

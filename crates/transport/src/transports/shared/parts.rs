@@ -7,8 +7,9 @@
 
 #![allow(unsafe_code, reason = "pairs ranges of shared memory with ranges of the caller's slices")]
 
+use super::heap;
 use super::kernels::{Target, fold};
-use super::layout::LINE;
+use super::layout::{LENT_MAX, LINE};
 use std::marker::PhantomData;
 use std::ops::Range;
 
@@ -48,6 +49,22 @@ struct Part {
     source: *const u8,
     target: *mut u8,
     len: usize,
+    lent: Lent,
+}
+
+/// Where peers find a part in the heap of this process; 0 where it lies elsewhere.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(super) struct Lent {
+    pub(super) contribution: usize,
+    pub(super) total: usize,
+}
+
+/// Where a seat's numbers lie: a part in its heap, if it lends it, else in a slot. Both are null for this seat itself.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Source<'a> {
+    pub(super) slot: *const u8,
+    /// The beginning of each part that is lent; null for the others.
+    pub(super) lent: &'a [*const u8],
 }
 
 /// A piece of a part within a chunk.
@@ -84,8 +101,6 @@ pub(super) struct Parts<'a> {
     /// A digest of kinds and lengths: seats that sum different shapes find out.
     pub(super) shape: u64,
     is_streamed: bool,
-    /// Whether peers read the sums where they are written: then only copies go around the caches.
-    is_resident: bool,
     /// Stretches of each part that are not added in the order of seats.
     turns: &'a [Vec<Turn>],
     borrowed: PhantomData<&'a mut [u8]>,
@@ -117,8 +132,17 @@ impl Part {
             _ => panic!("numbers and their sums are of the same kind"),
         };
         assert_eq!(lens.0, lens.1, "there is a sum for every number");
-        Part { kind, source, target, len: lens.0 }
+        Part { kind, source, target, len: lens.0, lent: Lent::default() }
     }
+
+    fn bytes(&self) -> usize {
+        self.len * self.kind.bytes()
+    }
+}
+
+impl Source<'_> {
+    /// This seat's own numbers.
+    pub(super) const OWN: Source<'static> = Source { slot: std::ptr::null(), lent: &[] };
 }
 
 impl<'a> Parts<'a> {
@@ -132,7 +156,7 @@ impl<'a> Parts<'a> {
         assert_eq!(sources.len(), targets.len(), "every part has its sums");
         let parts: Vec<Part> =
             sources.iter().zip(targets).map(|(&source, target)| Part::of(source, target)).collect();
-        let bytes = parts.iter().map(|part| part.len * part.kind.bytes()).sum();
+        let bytes = parts.iter().map(Part::bytes).sum();
         let (mut pieces, mut chunks, mut at) = (Vec::with_capacity(parts.len()), Vec::new(), 0);
         for (index, part) in parts.iter().enumerate() {
             let size = part.kind.bytes();
@@ -159,16 +183,36 @@ impl<'a> Parts<'a> {
             bytes,
             shape,
             is_streamed,
-            is_resident: false,
             turns: &[],
             borrowed: PhantomData,
         }
     }
 
-    /// The same sum, whose totals peers read where they are written.
-    pub(super) fn resident(mut self) -> Parts<'a> {
-        self.is_resident = true;
+    /// The same sum, whose large parts peers read where they are, as far as those lie in the heap of this process.
+    pub(super) fn lending(mut self) -> Parts<'a> {
+        if self.parts.len() <= LENT_MAX {
+            for part in self.parts.iter_mut().filter(|part| part.bytes() >= heap::LARGE) {
+                let offset = |place| heap::offset_of(place).filter(|at| at.is_multiple_of(LINE));
+                let contribution = offset(part.source).unwrap_or(0);
+                part.lent = Lent { contribution, total: offset(part.target).unwrap_or(0) };
+            }
+        }
         self
+    }
+
+    /// Where each part is lent.
+    pub(super) fn lent(&self) -> impl Iterator<Item = Lent> {
+        self.parts.iter().map(|part| part.lent)
+    }
+
+    /// Whether any part is lent.
+    pub(super) fn is_lent(&self) -> bool {
+        self.lent().any(|lent| lent != Lent::default())
+    }
+
+    /// The bytes of each part.
+    pub(super) fn lengths(&self) -> impl Iterator<Item = usize> {
+        self.parts.iter().map(Part::bytes)
     }
 
     /// The same sum, with numbers added in these orders.
@@ -183,12 +227,6 @@ impl<'a> Parts<'a> {
         turns.get(turns.partition_point(|turn| turn.end <= number))
     }
 
-    /// The byte of a single part at which a chunk begins.
-    pub(super) fn offset(&self, chunk: usize, chunk_bytes: usize) -> usize {
-        assert_eq!(self.parts.len(), 1, "several parts do not lie one after another");
-        self.place(chunk) * chunk_bytes
-    }
-
     /// How many chunks.
     pub(super) fn chunks(&self) -> usize {
         self.chunks.len()
@@ -201,10 +239,13 @@ impl<'a> Parts<'a> {
         bound(seat)..if seat + 1 == seats { used } else { bound(seat + 1) }
     }
 
-    /// Copies this seat's contribution to a slot.
+    /// Copies this seat's contribution to a slot, except what it lends.
     pub(super) fn post(&self, chunk: usize, bytes: Range<usize>, slot: *mut u8) {
         self.each(chunk, bytes, |index, numbers, at| {
             let part = &self.parts[index];
+            if part.lent.contribution != 0 {
+                return;
+            }
             // SAFETY: `numbers` is within the part, and the same bytes within the slot.
             unsafe {
                 let source = part.source.add(numbers.start * part.kind.bytes());
@@ -219,32 +260,42 @@ impl<'a> Parts<'a> {
         });
     }
 
-    /// Folds contributions in their order into the sums and, where `second` is a slot, into it as well. A null
-    /// slot stands for this seat's own contribution.
+    /// Folds contributions in their order into the sums and, where `second` is a slot, into it as well, except what is
+    /// lent.
     pub(super) fn fold(
         &self,
         chunk: usize,
         bytes: Range<usize>,
-        slots: &[*const u8],
+        from: &[Source<'_>],
         second: *mut u8,
     ) {
-        let mut sources = vec![std::ptr::null(); slots.len()];
-        let is_streamed = self.is_streamed && (slots.len() == 1 || !self.is_resident);
+        let mut sources = vec![std::ptr::null(); from.len()];
         self.each(chunk, bytes, |index, mut numbers, mut at| {
             let part = &self.parts[index];
             let size = part.kind.bytes();
+            let is_lent = part.lent.total != 0;
+            // What peers read where it is written stays in the caches.
+            let is_read = from.len() > 1 && is_lent;
+            let second = if is_lent { std::ptr::null_mut() } else { second };
             while !numbers.is_empty() {
-                let turn = self.turn(index, numbers.start).filter(|_| slots.len() > 1);
+                let turn = self.turn(index, numbers.start).filter(|_| from.len() > 1);
                 let end = turn.map_or(numbers.end, |turn| turn.end.min(numbers.end));
                 let skip = numbers.start * size;
-                // SAFETY: `numbers` is within the part, and the same bytes within each slot; an order names slots.
+                // SAFETY: `numbers` is within the part, wherever it is lent, and the same bytes within each slot; an
+                // order names seats.
                 unsafe {
                     for (place, source) in sources.iter_mut().enumerate() {
-                        let slot = slots[turn.map_or(place, |turn| turn.order[place])];
-                        *source = if slot.is_null() { part.source.add(skip) } else { slot.add(at) };
+                        let Source { slot, lent } =
+                            from[turn.map_or(place, |turn| turn.order[place])];
+                        let lent = lent.get(index).copied().unwrap_or(std::ptr::null());
+                        *source = match (lent.is_null(), slot.is_null()) {
+                            (false, _) => lent.add(skip),
+                            (true, false) => slot.add(at),
+                            (true, true) => part.source.add(skip),
+                        };
                     }
                     let second = if second.is_null() { second } else { second.add(at) };
-                    let target = (part.target.add(skip), is_streamed);
+                    let target = (part.target.add(skip), self.is_streamed && !is_read);
                     run(part.kind, &sources, target, second, end - numbers.start);
                 }
                 at += (end - numbers.start) * size;

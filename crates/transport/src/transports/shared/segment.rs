@@ -2,7 +2,8 @@
 //! sealed before it is offered: it can neither shrink, which would let a reader be killed by the kernel, nor be
 //! mapped for writing once more.
 
-use super::layout::{ARENA, IDENTITY_BYTES, identity};
+use super::heap::{self, Heap, HeapOffer};
+use super::layout::{IDENTITY_BYTES, SEGMENT_BYTES, identity};
 use super::mapping::{Access, Mapping};
 use crate::token::random_bytes;
 use rustix::fd::{AsFd, AsRawFd, OwnedFd};
@@ -13,12 +14,10 @@ use rustix::fs::{
 use serde::{Deserialize, Serialize};
 use starlings_core::{Epoch, Fault, JobId, Result, Seat};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"STARSHM\x01");
-const LAYOUT: u64 = 1;
-/// Largest arena: beyond it a length in an offer is taken for damage.
-const ARENA_BYTES_MAX: usize = 1 << 40;
+const LAYOUT: u64 = 2;
 
 /// Whose segment it is. A segment with another identity than the expected one is refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -55,6 +54,8 @@ pub struct Offer {
     pub bytes: u64,
     /// Whose it is.
     pub identity: Identity,
+    /// The heap of the process, where it has one.
+    pub heap: Option<HeapOffer>,
 }
 
 /// The segment of this seat.
@@ -63,8 +64,7 @@ pub struct Segment {
     file: OwnedFd,
     mapping: Arc<Mapping>,
     identity: Identity,
-    /// Bytes of the arena that shared buffers have taken.
-    pub(super) arena_taken: AtomicUsize,
+    heap: Option<&'static Heap>,
 }
 
 /// Another seat's segment, for reading.
@@ -72,24 +72,25 @@ pub struct Segment {
 pub struct View {
     pub(super) mapping: Arc<Mapping>,
     pub(super) seat: Seat,
+    /// The heap of the seat's process.
+    pub(super) heap: Option<Arc<Mapping>>,
 }
 
 impl Segment {
-    /// Makes a segment with room for shared buffers of `arena_bytes` together. Memory is taken when it is touched.
+    /// Makes a segment. Memory is taken when it is touched.
     ///
     /// # Errors
     /// When the machine has no memory files or no room in its tables.
-    pub fn new(identity: Identity, arena_bytes: usize) -> Result<Segment> {
-        Segment::make(identity, arena_bytes)
+    pub fn new(identity: Identity) -> Result<Segment> {
+        Segment::make(identity)
             .map_err(|why| Fault::machine(format!("cannot make shared memory: {why}")))
     }
 
-    fn make(identity: Identity, arena_bytes: usize) -> std::io::Result<Segment> {
-        let bytes = ARENA + arena_bytes.min(ARENA_BYTES_MAX).next_multiple_of(4096);
+    fn make(identity: Identity) -> std::io::Result<Segment> {
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
         let file = memfd_create("starlings", flags)?;
-        ftruncate(&file, bytes as u64)?;
-        let mapping = Mapping::of(&file, bytes, Access::Write)?;
+        ftruncate(&file, SEGMENT_BYTES as u64)?;
+        let mapping = Mapping::of(&file, SEGMENT_BYTES, Access::Write)?;
         let write = |offset, value| mapping.long(offset).store(value, Ordering::Relaxed);
         write(identity::MAGIC, MAGIC);
         write(identity::LAYOUT, LAYOUT);
@@ -97,11 +98,18 @@ impl Segment {
         mapping.word(identity::EPOCH).store(identity.epoch.0, Ordering::Relaxed);
         mapping.word(identity::SEAT).store(identity.seat.0, Ordering::Relaxed);
         write(identity::NONCE, identity.nonce);
-        write(identity::BYTES, bytes as u64);
+        write(identity::BYTES, SEGMENT_BYTES as u64);
         let still = SealFlags::SHRINK | SealFlags::GROW | SealFlags::FUTURE_WRITE | SealFlags::SEAL;
         fcntl_add_seals(&file, still)?;
-        let arena_taken = AtomicUsize::new(0);
-        Ok(Segment { file, mapping: Arc::new(mapping), identity, arena_taken })
+        Ok(Segment { file, mapping: Arc::new(mapping), identity, heap: None })
+    }
+
+    /// Offers the heap of this process along with the segment, where its allocator is a
+    /// [`NearbyAllocator`](super::NearbyAllocator): one heap for the life of the process, of at most so many bytes.
+    #[must_use]
+    pub fn with_heap(mut self, bytes: usize) -> Segment {
+        self.heap = heap::heap(bytes);
+        self
     }
 
     /// What peers in other processes need.
@@ -112,13 +120,15 @@ impl Segment {
             descriptor: self.file.as_raw_fd(),
             bytes: self.mapping.bytes() as u64,
             identity: self.identity,
+            heap: self.heap.map(Heap::offer),
         }
     }
 
     /// The segment as peers in this process read it: through the same mapping.
     #[must_use]
     pub fn view(&self) -> View {
-        View { mapping: self.mapping.clone(), seat: self.identity.seat }
+        let heap = self.heap.map(|heap| heap.mapping().clone());
+        View { mapping: self.mapping.clone(), seat: self.identity.seat, heap }
     }
 
     /// Whose it is.
@@ -144,7 +154,15 @@ impl View {
         let seat = offer.identity.seat;
         let refuse = |why: String| Fault::peer(Some(seat), format!("no shared memory: {why}"));
         let file = file.map_err(|why| refuse(format!("cannot open it: {why}")))?;
-        View::of_file(&file, offer).map_err(refuse)
+        let view = View::of_file(&file, offer).map_err(refuse)?;
+        let heap = offer.heap.and_then(|heap| heap::view(offer.pid, &heap));
+        Ok(View { heap, ..view })
+    }
+
+    /// Whether the heap of the seat's process can be read, too.
+    #[must_use]
+    pub fn has_heap(&self) -> bool {
+        self.heap.is_some()
     }
 
     /// Checks before anything is touched: the kernel's word on length and seals, then the owner's on the rest.
@@ -156,14 +174,14 @@ impl View {
         }
         let length = fstat(file).map_err(|why| why.to_string())?.st_size as u64;
         let bytes = usize::try_from(length).unwrap_or(0);
-        if length != offer.bytes || !(ARENA..=ARENA + ARENA_BYTES_MAX).contains(&bytes) {
+        if length != offer.bytes || bytes != SEGMENT_BYTES {
             return Err(format!("it has {length} bytes instead of {}", offer.bytes));
         }
         let mapping = Mapping::of(file, bytes, Access::Read).map_err(|why| why.to_string())?;
         if identity_of(&mapping) != Some((offer.identity, length)) {
             return Err("it is of another layout, job, epoch or seat".to_string());
         }
-        Ok(View { mapping: Arc::new(mapping), seat: offer.identity.seat })
+        Ok(View { mapping: Arc::new(mapping), seat: offer.identity.seat, heap: None })
     }
 }
 

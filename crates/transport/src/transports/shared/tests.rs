@@ -1,9 +1,7 @@
 //! What shared sums promise, with seats as threads of this process; `tests/shared_processes.rs` has real processes.
 
-use super::layout::{ARENA, Port, identity};
-use super::{
-    Circle, Identity, Numbers, NumbersMut, Offer, Patience, Segment, SharedBuffer, Tuning, View,
-};
+use super::layout::{Port, SEGMENT_BYTES, identity};
+use super::{Circle, Identity, Numbers, NumbersMut, Offer, Patience, Segment, Tuning, View};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 use starlings_core::{Blame, Deadline, Epoch, Fault, JobId, Result, Seat};
 use std::sync::Arc;
@@ -14,7 +12,7 @@ fn identity_of(seat: u32) -> Identity {
 }
 
 fn segments(world: u32) -> Vec<Arc<Segment>> {
-    (0..world).map(|seat| Arc::new(Segment::new(identity_of(seat), 0).unwrap())).collect()
+    (0..world).map(|seat| Arc::new(Segment::new(identity_of(seat)).unwrap())).collect()
 }
 
 fn circles(world: u32, tuning: Tuning) -> Vec<Circle> {
@@ -227,7 +225,7 @@ fn a_contribution_that_is_being_written_is_not_folded() {
 
 #[test]
 fn a_segment_of_another_job_epoch_seat_or_nonce_is_refused() {
-    let segment = Segment::new(identity_of(0), 0).unwrap();
+    let segment = Segment::new(identity_of(0)).unwrap();
     let offer = segment.offer();
     View::open(&offer).unwrap();
     let own = offer.identity;
@@ -253,7 +251,8 @@ fn a_segment_of_another_job_epoch_seat_or_nonce_is_refused() {
 
 #[test]
 fn a_file_that_could_shrink_or_is_too_short_or_says_nonsense_is_refused() {
-    let offer = |bytes| Offer { pid: 0, descriptor: 0, bytes, identity: identity_of(0) };
+    let offer =
+        |bytes| Offer { pid: 0, descriptor: 0, bytes, identity: identity_of(0), heap: None };
     let file = |bytes: u64, seals: SealFlags| {
         let file = memfd_create("test", MemfdFlags::ALLOW_SEALING).unwrap();
         ftruncate(&file, bytes).unwrap();
@@ -261,12 +260,12 @@ fn a_file_that_could_shrink_or_is_too_short_or_says_nonsense_is_refused() {
         View::of_file(&file, &offer(bytes)).unwrap_err()
     };
     let still = SealFlags::SHRINK | SealFlags::FUTURE_WRITE;
-    assert!(file(ARENA as u64, SealFlags::empty()).contains("sealed"));
-    assert!(file(ARENA as u64, SealFlags::FUTURE_WRITE).contains("sealed"));
-    assert!(file(ARENA as u64, SealFlags::SHRINK).contains("sealed"));
+    assert!(file(SEGMENT_BYTES as u64, SealFlags::empty()).contains("sealed"));
+    assert!(file(SEGMENT_BYTES as u64, SealFlags::FUTURE_WRITE).contains("sealed"));
+    assert!(file(SEGMENT_BYTES as u64, SealFlags::SHRINK).contains("sealed"));
     assert!(file(0, still).contains("bytes"));
-    assert!(file(ARENA as u64 - 1, still).contains("bytes"));
-    assert!(file(ARENA as u64, still).contains("another layout"));
+    assert!(file(SEGMENT_BYTES as u64 - 1, still).contains("bytes"));
+    assert!(file(SEGMENT_BYTES as u64, still).contains("another layout"));
     let plain = tempfile::tempfile().unwrap();
     assert!(View::of_file(&plain, &offer(0)).unwrap_err().contains("no memory file"));
 }
@@ -275,7 +274,7 @@ fn a_file_that_could_shrink_or_is_too_short_or_says_nonsense_is_refused() {
 fn damage_to_any_word_of_the_identity_is_noticed() {
     for word in [identity::MAGIC, identity::LAYOUT, identity::JOB, identity::NONCE, identity::BYTES]
     {
-        let segment = Segment::new(identity_of(0), 0).unwrap();
+        let segment = Segment::new(identity_of(0)).unwrap();
         segment.mapping().long(word).fetch_xor(1 << 9, Ordering::SeqCst);
         assert!(View::open(&segment.offer()).is_err(), "{word}");
     }
@@ -283,7 +282,7 @@ fn damage_to_any_word_of_the_identity_is_noticed() {
 
 #[test]
 fn nobody_but_the_owner_can_map_a_segment_for_writing() {
-    let segment = Segment::new(identity_of(0), 0).unwrap();
+    let segment = Segment::new(identity_of(0)).unwrap();
     let Offer { pid, descriptor, bytes, .. } = segment.offer();
     let path = format!("/proc/{pid}/fd/{descriptor}");
     let file = std::fs::OpenOptions::new().read(true).write(true).open(path).unwrap();
@@ -291,75 +290,4 @@ fn nobody_but_the_owner_can_map_a_segment_for_writing() {
         super::mapping::Mapping::of(&file, bytes as usize, super::mapping::Access::Write).is_err()
     );
     assert!(file.set_len(0).is_err() && file.set_len(bytes * 2).is_err());
-}
-
-#[test]
-fn buffers_in_shared_memory_are_summed_in_the_same_order() {
-    for (world, len) in [(1, 5), (2, 0), (2, 1000), (3, 63), (3, 5000), (4, 4097)] {
-        let segments: Vec<Arc<Segment>> = (0..world)
-            .map(|seat| Arc::new(Segment::new(identity_of(seat), 1 << 20).unwrap()))
-            .collect();
-        let views: Vec<View> = segments.iter().map(|segment| segment.view()).collect();
-        std::thread::scope(|scope| {
-            for (seat, mine) in segments.iter().enumerate() {
-                let views = views.clone();
-                scope.spawn(move || {
-                    let tuning =
-                        Tuning { chunk_bytes: 512, flat_bytes_max: 0, streamed_from: 8192 };
-                    let mut circle = Circle::new(mine.clone(), views, 0, 2).tuned(tuning);
-                    // A buffer before them makes the places of the seats differ.
-                    SharedBuffer::new(mine, 100 * seat).unwrap();
-                    let mut from = SharedBuffer::new(mine, len).unwrap();
-                    let mut into = SharedBuffer::new(mine, len).unwrap();
-                    for _ in 0..3 {
-                        from.as_mut_slice().copy_from_slice(&blocks(seat as u32, len).0);
-                        circle.sum_buffers(&from, &mut into, &patience(&|| None)).unwrap();
-                        assert_eq!(
-                            into.as_slice(),
-                            reference(world, len).0,
-                            "{world} seats, {len}"
-                        );
-                        let sum = run(&mut circle, &blocks(seat as u32, 50)).unwrap();
-                        assert!(sum == reference(world, 50), "an ordinary sum in between");
-                    }
-                });
-            }
-        });
-    }
-}
-
-#[test]
-fn a_peer_that_points_outside_of_its_arena_is_named() {
-    let segments: Vec<Arc<Segment>> =
-        (0..2).map(|seat| Arc::new(Segment::new(identity_of(seat), 1 << 16).unwrap())).collect();
-    for place in [0, ARENA as u64 - 64, ARENA as u64 + 1, (ARENA + (1 << 16)) as u64, u64::MAX - 63]
-    {
-        let views: Vec<View> = segments.iter().map(|segment| segment.view()).collect();
-        let mut circle = Circle::new(segments[0].clone(), views, 0, 2);
-        let mut buffers = [4; 2].map(|len| SharedBuffer::new(&segments[0], len).unwrap());
-        let (port, memory) = (Port::new(0), segments[1].mapping());
-        let interrupted = || {
-            let shape = segments[0].mapping().long(port.shape(0)).load(Ordering::SeqCst);
-            memory.long(port.shape(0)).store(shape, Ordering::SeqCst);
-            memory.long(port.places(0).0).store(ARENA as u64, Ordering::SeqCst);
-            memory.long(port.places(0).1).store(place, Ordering::SeqCst);
-            memory.long(port.sequence(0)).store(2, Ordering::SeqCst);
-            memory.word(port.posted()).store(1, Ordering::SeqCst);
-            None
-        };
-        memory.word(port.posted()).store(0, Ordering::SeqCst);
-        let [from, into] = &mut buffers;
-        let fault = circle.sum_buffers(from, into, &patience(&interrupted)).unwrap_err();
-        assert!(fault.message().contains("other buffers"), "{place}: {fault}");
-    }
-}
-
-#[test]
-fn a_full_arena_gives_an_error() {
-    let segment = Segment::new(identity_of(0), 4096).unwrap();
-    let _first = SharedBuffer::new(&segment, 1000).unwrap();
-    for len in [1000, usize::MAX, usize::MAX / 4] {
-        assert_eq!(SharedBuffer::new(&segment, len).unwrap_err().blame(), Blame::Caller);
-    }
-    SharedBuffer::new(&segment, 16).unwrap();
 }

@@ -3,7 +3,7 @@
 
 use super::machine::Machine;
 use super::scaling::{Limits, Scaling, Traffic};
-use super::turns::{Figures, Measured};
+use super::turns::{Figures, Measured, median};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::path::Path;
@@ -29,6 +29,13 @@ struct Row {
 impl Row {
     fn ratio(&self) -> f64 {
         self.peer.1.seconds / self.ours.1.seconds
+    }
+
+    /// The median of the rounds' own ratios: an hour in which the machine becomes slower hits both sides of each alike.
+    fn ratio_in_turns(&self) -> f64 {
+        let each = |(_, figures): &(String, Figures)| figures.seconds_each.clone();
+        let pairs = each(&self.peer).into_iter().zip(each(&self.ours));
+        median(pairs.map(|(peer, ours)| peer / ours).collect())
     }
 }
 
@@ -97,18 +104,21 @@ pub(super) fn table(machine: &Machine, outcome: &Outcome, is_quick: bool) -> Str
     text.push_str(
         "Ratio: the peer's time divided by ours in the same run; above 1 we are faster. Loading ",
     );
-    text.push_str("and start-up are not in it.\n\n");
-    text.push_str("| case | ours | seconds | peer | seconds | ratio | memory | quality, ours | quality, peer | rounds |\n");
-    text.push_str("|---|---|---:|---|---:|---:|---:|---|---|---|\n");
+    text.push_str(
+        "and start-up are not in it. In turns: the median of the rounds' own ratios.\n\n",
+    );
+    text.push_str("| case | ours | seconds | peer | seconds | ratio | in turns | memory | quality, ours | quality, peer | rounds |\n");
+    text.push_str("|---|---|---:|---|---:|---:|---:|---:|---|---|---|\n");
     for row in &outcome.rows {
         let ((ours, a), (peer, b)) = (&row.ours, &row.peer);
         let _ = writeln!(
             text,
-            "| {} | {ours} | {} | {peer} | {} | {:.2} | {} | {} | {} | {} / {} |",
+            "| {} | {ours} | {} | {peer} | {} | {:.2} | {:.3} | {} | {} | {} | {} / {} |",
             row.case,
             time(a.seconds),
             time(b.seconds),
             row.ratio(),
+            row.ratio_in_turns(),
             memory(a, b),
             quality(&a.detail),
             quality(&b.detail),
@@ -148,6 +158,7 @@ fn rows(machine: &Machine, outcome: &Outcome, is_quick: bool) -> Value {
         json!({
             "name": name,
             "seconds": figures.seconds,
+            "seconds_each": figures.seconds_each,
             "seconds_min": figures.seconds_min,
             "wall_seconds": figures.wall_seconds,
             "rounds": figures.rounds,
@@ -161,6 +172,7 @@ fn rows(machine: &Machine, outcome: &Outcome, is_quick: bool) -> Value {
             "ours": side(&row.ours),
             "peer": side(&row.peer),
             "ratio": row.ratio(),
+            "ratio_in_turns": row.ratio_in_turns(),
         })
     });
     json!({
@@ -213,8 +225,15 @@ mod tests {
         let detail = json!({"seconds": seconds, "objective": 0.25, "metrics": {"accuracy": 0.9}});
         let wall_seconds = seconds + 1.0;
         let (rounds, megabytes) = (5, Some(100.0));
-        let figures =
-            Figures { seconds, seconds_min: seconds, wall_seconds, rounds, detail, megabytes };
+        let figures = Figures {
+            seconds,
+            seconds_each: vec![seconds],
+            seconds_min: seconds,
+            wall_seconds,
+            rounds,
+            detail,
+            megabytes,
+        };
         Measured { name: name.to_string(), result: Ok(figures) }
     }
 
@@ -224,12 +243,24 @@ mod tests {
         outcome.enter("k-means", &[measured("starlings", 1.0)], &[measured("scikit-learn", 3.0)]);
         let machine = Machine::example();
         let text = table(&machine, &outcome, false);
-        let row = "| k-means | starlings | 1.00 s | scikit-learn | 3.00 s | 3.00 | 100 / 100 MB | \
+        let row = "| k-means | starlings | 1.00 s | scikit-learn | 3.00 s | 3.00 | 3.000 | 100 / 100 MB | \
                    objective 0.2500000, accuracy 0.90000 | objective 0.2500000, accuracy 0.90000 | 5 / 5 |";
         assert!(text.contains(row), "{text}");
         let value = rows(&machine, &outcome, false);
         assert_eq!(value["rows"][0]["ratio"], 3.0);
         assert_eq!(value["rows"][0]["peer"]["name"], "scikit-learn");
+    }
+
+    #[test]
+    fn ratios_in_turns_are_those_of_the_rounds() {
+        // The machine became three times slower after the first round; the peer takes a tenth more in each.
+        let side = |each: [f64; 3]| {
+            let Measured { name, result } = measured("one", super::median(each.to_vec()));
+            (name, Figures { seconds_each: each.to_vec(), ..result.unwrap() })
+        };
+        let (ours, peer) = (side([1.0, 3.0, 3.1]), side([1.1, 3.3, 3.41]));
+        let row = Row { case: String::new(), ours, peer };
+        assert!((row.ratio_in_turns() - 1.1).abs() < 1e-12);
     }
 
     #[test]

@@ -218,7 +218,9 @@ mod tests {
         let detail = json!({"seconds": seconds, "samples": samples, "steps": 100});
         let (seconds_min, wall_seconds) = (seconds, seconds);
         let (rounds, megabytes) = (1, None);
-        let figures = Figures { seconds, seconds_min, wall_seconds, rounds, detail, megabytes };
+        let seconds_each = vec![seconds];
+        let figures =
+            Figures { seconds, seconds_each, seconds_min, wall_seconds, rounds, detail, megabytes };
         Measured { name: "starlings".to_string(), result: Ok(figures) }
     }
 

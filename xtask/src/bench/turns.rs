@@ -41,6 +41,8 @@ pub(super) struct Measured {
 pub(super) struct Figures {
     /// Seconds of the work itself, as the contender reports them.
     pub(super) seconds: f64,
+    /// The same of each round.
+    pub(super) seconds_each: Vec<f64>,
     /// The fastest of the rounds.
     pub(super) seconds_min: f64,
     /// Seconds from the start of its process to its end.
@@ -56,12 +58,16 @@ pub(super) struct Figures {
 /// One round: seconds from start to end, what was printed, and the most memory in megabytes.
 type Round = (f64, Value, Option<f64>);
 
-/// Runs all contenders in turns. One that fails is not asked again.
+/// Runs all contenders in turns, every other round from the last to the first. One that fails is not asked again.
 pub(super) fn take(contenders: &[Contender], rounds: usize) -> Vec<Measured> {
     let mut seen: Vec<Result<Vec<Round>, String>> =
         contenders.iter().map(|_| Ok(Vec::new())).collect();
     for round in 0..rounds {
-        for (contender, seen) in contenders.iter().zip(&mut seen) {
+        let mut order: Vec<_> = contenders.iter().zip(&mut seen).collect();
+        if round % 2 == 1 {
+            order.reverse();
+        }
+        for (contender, seen) in order {
             let Ok(lines) = seen else { continue };
             if round >= contender.rounds_max {
                 continue;
@@ -142,7 +148,8 @@ fn figures(lines: Vec<Round>) -> Result<Figures, String> {
     let work: Vec<f64> = lines.iter().filter_map(|(_, line, _)| seconds(line)).collect();
     let least = |(_, line, _): &Round| line["min_seconds"].as_f64().or_else(|| seconds(line));
     Ok(Figures {
-        seconds: median(work),
+        seconds: median(work.clone()),
+        seconds_each: work,
         seconds_min: lines.iter().filter_map(least).fold(f64::INFINITY, f64::min),
         wall_seconds: median(lines.iter().map(|(wall, ..)| *wall).collect()),
         rounds: lines.len(),

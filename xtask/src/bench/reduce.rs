@@ -76,7 +76,7 @@ pub(super) fn run(suite: &Suite<'_>, outcome: &mut Outcome) {
             let kept = ours(suite, 2, size, &format!("{way} --survive kept"));
             let contenders = [kept, made, plain];
             // They are to differ by less than the machine's noise in a few rounds; short ones by much less.
-            let times = if size.bytes > 4 << 20 { 4 } else { 40 };
+            let times = if size.bytes > 4 << 20 { 8 } else { 40 };
             let often = Size { rounds: times * size.rounds + 1, ..*size };
             compare(suite, outcome, (&case, 2), &often, &contenders);
         }

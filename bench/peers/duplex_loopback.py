@@ -1,8 +1,10 @@
 """What loopback lets through both ways at once: two processes that send BYTES to each other over one TCP connection and
 do nothing else with them. The bound of an all-reduce of two over TCP, where as much goes each way.
 
-Usage: duplex_loopback.py BYTES REPEATS [caches|memory]. From and into memory that stays in the caches, or from BYTES of memory
-into as many, as an all-reduce must. Prints one line of JSON: seconds of one exchange, as the first process sees it.
+Usage: duplex_loopback.py BYTES REPEATS [caches|memory|plain]. From and into memory that stays in the caches, or from BYTES of
+memory into as many, as an all-reduce must; or plainly, as such bandwidth is usually measured: on either side one process
+that writes and one that reads, a megabyte at a time, over a connection as the system makes it.
+Prints one line of JSON: seconds of one exchange, as the first process sees it.
 """
 
 import json
@@ -62,9 +64,49 @@ def measure(peer, size, repeats, room):
     return seconds[2:]
 
 
+def plainly(peer, size, repeats, meet):
+    """One process writes and this one reads; `meet` waits for the other side."""
+    piece = memoryview(bytearray(b"1" * (1 << 20)))
+    begun, begin = os.pipe()
+    writer = os.fork()
+    if writer == 0:
+        while os.read(begun, 1) == b"w":
+            for at in range(0, size, len(piece)):
+                peer.sendall(piece[: min(len(piece), size - at)])
+        os._exit(0)
+    seconds = []
+    for _ in range(repeats + 2):
+        meet()
+        start = time.perf_counter()
+        os.write(begin, b"w")
+        left = size
+        while left > 0:
+            left -= peer.recv_into(piece, min(len(piece), left))
+        seconds.append(time.perf_counter() - start)
+    os.write(begin, b"e")
+    os.waitpid(writer, 0)
+    return seconds[2:]
+
+
+def meeting(send, receive):
+    """Waits for the other side at the two ends of pipes."""
+
+    def meet():
+        os.write(send, b"m")
+        os.read(receive, 1)
+
+    return meet
+
+
 if __name__ == "__main__":
     size, repeats = (int(word) for word in sys.argv[1:3])
-    room = size if sys.argv[3:] == ["memory"] else PIECE
+    if sys.argv[3:] == ["plain"]:
+        prepared = lambda end: end
+        (heard, tell), (told, hear) = os.pipe(), os.pipe()
+        measured = lambda peer, me: plainly(peer, size, repeats, meeting(*((tell, told) if me == 0 else (hear, heard))))
+    else:
+        room = size if sys.argv[3:] == ["memory"] else PIECE
+        measured = lambda peer, me: measure(peer, size, repeats, room)
     with prepared(socket.socket()) as listener:
         listener.bind(("127.0.0.1", 0))
         listener.listen(1)
@@ -72,11 +114,11 @@ if __name__ == "__main__":
         if other == 0:
             with prepared(socket.socket()) as peer:
                 peer.connect(listener.getsockname())
-                measure(peer, size, repeats, room)
+                measured(peer, 1)
             os._exit(0)
         peer, _ = listener.accept()
         with peer:
-            seconds = measure(peer, size, repeats, room)
+            seconds = measured(peer, 0)
         os.waitpid(other, 0)
     median = statistics.median(seconds)
     print(json.dumps({

@@ -162,12 +162,16 @@ fn bounds(suite: &Suite<'_>, workers: u32, size: &Size, transport: &str) -> Vec<
     let Some(python) = suite.python.as_ref().filter(|_| workers == 2) else { return Vec::new() };
     let figures = format!("{} {}", size.bytes, size.repeats);
     let scripts = match transport {
-        "tcp" => ["caches", "memory"]
-            .map(|from| {
-                let name = format!("bound: loopback, both ways, from and into {from}");
-                (name, "duplex_loopback.py", format!("{figures} {from}"))
-            })
-            .to_vec(),
+        "tcp" => [
+            ("from and into caches", "caches"),
+            ("from and into memory", "memory"),
+            ("plainly", "plain"),
+        ]
+        .map(|(how, word)| {
+            let name = format!("bound: loopback, both ways, {how}");
+            (name, "duplex_loopback.py", format!("{figures} {word}"))
+        })
+        .to_vec(),
         _ => vec![(
             "bound: a copy by each".to_string(),
             "copy_bandwidth.py",

@@ -9,13 +9,9 @@
 
 #![allow(unsafe_code, reason = "an allocator hands out raw memory")]
 
-use super::mapping::{Access, Mapping};
+use super::mapping::{Mapping, opened};
 use crate::token::random_bytes;
 use rustix::fd::{AsFd, AsRawFd, OwnedFd};
-use rustix::fs::{
-    MemfdFlags, Mode, OFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate,
-    memfd_create, open,
-};
 use serde::{Deserialize, Serialize};
 use starlings_core::{contributing, is_contributing};
 use std::alloc::{GlobalAlloc, Layout};
@@ -209,15 +205,11 @@ impl Heap {
         let bytes = bytes.next_multiple_of(PAGE).max(2 * PAGE);
         let nonce = random_bytes().map_err(|why| std::io::Error::other(why.to_string()))?;
         let nonce = u64::from_le_bytes(nonce);
-        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
-        let file = memfd_create("starlings-heap", flags)?;
-        ftruncate(&file, bytes as u64)?;
-        let mapping = Mapping::of(&file, bytes, Access::Write)?;
-        for (at, word) in [(MAGIC_AT, MAGIC), (NONCE_AT, nonce), (BYTES_AT, bytes as u64)] {
-            mapping.long(at).store(word, Ordering::Relaxed);
-        }
-        let still = SealFlags::SHRINK | SealFlags::GROW | SealFlags::FUTURE_WRITE | SealFlags::SEAL;
-        fcntl_add_seals(&file, still)?;
+        let (file, mapping) = Mapping::sealed("starlings-heap", bytes, |mapping| {
+            for (at, word) in [(MAGIC_AT, MAGIC), (NONCE_AT, nonce), (BYTES_AT, bytes as u64)] {
+                mapping.long(at).store(word, Ordering::Relaxed);
+            }
+        })?;
         Ok(Heap { file, mapping: Arc::new(mapping), nonce })
     }
 
@@ -238,21 +230,12 @@ impl Heap {
 
 /// Maps the heap of another process of this host for reading. `None` where it cannot be had: its vectors are then copied.
 pub(super) fn view(pid: u32, offer: &HeapOffer) -> Option<Arc<Mapping>> {
-    let path = format!("/proc/{pid}/fd/{}", offer.descriptor);
-    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
-    view_of_file(open(path, flags, Mode::empty()).ok()?, offer)
+    view_of_file(opened(pid, offer.descriptor).ok()?, offer)
 }
 
-/// Checks before anything is touched: the kernel's word on length and seals, then the owner's on the rest.
+/// Checks the kernel's word on the file, then the owner's on what it is.
 pub(super) fn view_of_file(file: impl AsFd, offer: &HeapOffer) -> Option<Arc<Mapping>> {
-    let file = file.as_fd();
-    let seals = fcntl_get_seals(file).ok()?;
-    let is_sealed = seals.contains(SealFlags::SHRINK | SealFlags::FUTURE_WRITE);
-    let bytes = usize::try_from(fstat(file).ok()?.st_size).ok()?;
-    if !is_sealed || bytes as u64 != offer.bytes || bytes < 2 * PAGE {
-        return None;
-    }
-    let mapping = Mapping::of(file, bytes, Access::Read).ok()?;
+    let mapping = Mapping::offered(file, offer.bytes, 2 * PAGE).ok()?;
     let read = |at| mapping.long(at).load(Ordering::Relaxed);
     let is_it =
         [read(MAGIC_AT), read(NONCE_AT), read(BYTES_AT)] == [MAGIC, offer.nonce, offer.bytes];

@@ -3,6 +3,7 @@
 use super::super::layout::{Port, SLOT_BYTES, SLOTS, WITHDRAWN};
 use super::super::{Circle, Identity, Numbers, NumbersMut, Patience, Segment, Tuning, View};
 use super::*;
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 use starlings_core::{Blame, Deadline, Epoch, Fault, JobId, Rng, Seat};
 
 /// Of all tests of this crate.

@@ -9,7 +9,11 @@
     reason = "shared memory is reached through raw pointers; all of them are made here"
 )]
 
-use rustix::fd::AsFd;
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::{
+    MemfdFlags, Mode, OFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate,
+    memfd_create, open,
+};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64};
@@ -50,6 +54,38 @@ impl Mapping {
             unsafe { mmap(std::ptr::null_mut(), bytes, protection, MapFlags::SHARED, file, 0)? };
         let base = NonNull::new(base.cast()).expect("the kernel maps nothing at address zero");
         Ok(Mapping { base, bytes, is_writable: access == Access::Write })
+    }
+
+    /// A memory file of this process, mapped for writing and filled; sealed then, so that it can neither shrink, which would
+    /// let a reader be killed by the kernel, nor be mapped for writing once more.
+    pub(super) fn sealed(
+        name: &str,
+        bytes: usize,
+        fill: impl FnOnce(&Mapping),
+    ) -> std::io::Result<(OwnedFd, Mapping)> {
+        let file = memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+        ftruncate(&file, bytes as u64)?;
+        let mapping = Mapping::of(&file, bytes, Access::Write)?;
+        fill(&mapping);
+        let still = SealFlags::SHRINK | SealFlags::GROW | SealFlags::FUTURE_WRITE | SealFlags::SEAL;
+        fcntl_add_seals(&file, still)?;
+        Ok((file, mapping))
+    }
+
+    /// Maps another's file for reading, after the kernel's word on its seals and length: it must have as many bytes as was
+    /// offered, of which at least `least`.
+    pub(super) fn offered(file: impl AsFd, bytes: u64, least: usize) -> Result<Mapping, String> {
+        let file = file.as_fd();
+        let seals = fcntl_get_seals(file).map_err(|_| "it is no memory file".to_string())?;
+        if !seals.contains(SealFlags::SHRINK | SealFlags::FUTURE_WRITE) {
+            return Err("it is not sealed".to_string());
+        }
+        let length = fstat(file).map_err(|why| why.to_string())?.st_size as u64;
+        let length = usize::try_from(length).unwrap_or(0);
+        if length as u64 != bytes || length < least {
+            return Err(format!("it has {length} bytes instead of {bytes}"));
+        }
+        Mapping::of(file, length, Access::Read).map_err(|why| why.to_string())
     }
 
     pub(super) fn bytes(&self) -> usize {
@@ -97,4 +133,10 @@ impl Drop for Mapping {
         // the memory mapped, which harms nobody.
         let _ = unsafe { munmap(self.base.as_ptr().cast(), self.bytes) };
     }
+}
+
+/// The file that another process of this host has under a descriptor.
+pub(super) fn opened(pid: u32, descriptor: i32) -> std::io::Result<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    Ok(open(format!("/proc/{pid}/fd/{descriptor}"), flags, Mode::empty())?)
 }

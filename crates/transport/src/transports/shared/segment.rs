@@ -4,13 +4,9 @@
 
 use super::heap::{self, Heap, HeapOffer};
 use super::layout::{IDENTITY_BYTES, SEGMENT_BYTES, identity};
-use super::mapping::{Access, Mapping};
+use super::mapping::{Mapping, opened};
 use crate::token::random_bytes;
 use rustix::fd::{AsFd, AsRawFd, OwnedFd};
-use rustix::fs::{
-    MemfdFlags, Mode, OFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate,
-    memfd_create, open,
-};
 use serde::{Deserialize, Serialize};
 use starlings_core::{Epoch, Fault, JobId, Result, Seat};
 use std::sync::Arc;
@@ -87,20 +83,16 @@ impl Segment {
     }
 
     fn make(identity: Identity) -> std::io::Result<Segment> {
-        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
-        let file = memfd_create("starlings", flags)?;
-        ftruncate(&file, SEGMENT_BYTES as u64)?;
-        let mapping = Mapping::of(&file, SEGMENT_BYTES, Access::Write)?;
-        let write = |offset, value| mapping.long(offset).store(value, Ordering::Relaxed);
-        write(identity::MAGIC, MAGIC);
-        write(identity::LAYOUT, LAYOUT);
-        write(identity::JOB, identity.job.0);
-        mapping.word(identity::EPOCH).store(identity.epoch.0, Ordering::Relaxed);
-        mapping.word(identity::SEAT).store(identity.seat.0, Ordering::Relaxed);
-        write(identity::NONCE, identity.nonce);
-        write(identity::BYTES, SEGMENT_BYTES as u64);
-        let still = SealFlags::SHRINK | SealFlags::GROW | SealFlags::FUTURE_WRITE | SealFlags::SEAL;
-        fcntl_add_seals(&file, still)?;
+        let (file, mapping) = Mapping::sealed("starlings", SEGMENT_BYTES, |mapping| {
+            let write = |offset, value| mapping.long(offset).store(value, Ordering::Relaxed);
+            write(identity::MAGIC, MAGIC);
+            write(identity::LAYOUT, LAYOUT);
+            write(identity::JOB, identity.job.0);
+            mapping.word(identity::EPOCH).store(identity.epoch.0, Ordering::Relaxed);
+            mapping.word(identity::SEAT).store(identity.seat.0, Ordering::Relaxed);
+            write(identity::NONCE, identity.nonce);
+            write(identity::BYTES, SEGMENT_BYTES as u64);
+        })?;
         Ok(Segment { file, mapping: Arc::new(mapping), identity, heap: None })
     }
 
@@ -149,8 +141,7 @@ impl View {
     /// A peer elsewhere or of another user, or a file that is not what was offered. None of it is grave: the links
     /// still carry everything.
     pub fn open(offer: &Offer) -> Result<View> {
-        let path = format!("/proc/{}/fd/{}", offer.pid, offer.descriptor);
-        let file = open(path, OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK, Mode::empty());
+        let file = opened(offer.pid, offer.descriptor);
         let seat = offer.identity.seat;
         let refuse = |why: String| Fault::peer(Some(seat), format!("no shared memory: {why}"));
         let file = file.map_err(|why| refuse(format!("cannot open it: {why}")))?;
@@ -167,18 +158,8 @@ impl View {
 
     /// Checks before anything is touched: the kernel's word on length and seals, then the owner's on the rest.
     pub(super) fn of_file(file: impl AsFd, offer: &Offer) -> Result<View, String> {
-        let file = file.as_fd();
-        let seals = fcntl_get_seals(file).map_err(|_| "it is no memory file".to_string())?;
-        if !seals.contains(SealFlags::SHRINK | SealFlags::FUTURE_WRITE) {
-            return Err("it is not sealed".to_string());
-        }
-        let length = fstat(file).map_err(|why| why.to_string())?.st_size as u64;
-        let bytes = usize::try_from(length).unwrap_or(0);
-        if length != offer.bytes || bytes != SEGMENT_BYTES {
-            return Err(format!("it has {length} bytes instead of {}", offer.bytes));
-        }
-        let mapping = Mapping::of(file, bytes, Access::Read).map_err(|why| why.to_string())?;
-        if identity_of(&mapping) != Some((offer.identity, length)) {
+        let mapping = Mapping::offered(file, offer.bytes, SEGMENT_BYTES)?;
+        if identity_of(&mapping) != Some((offer.identity, offer.bytes)) {
             return Err("it is of another layout, job, epoch or seat".to_string());
         }
         Ok(View { mapping: Arc::new(mapping), seat: offer.identity.seat, heap: None })

@@ -1,11 +1,13 @@
 """What memory lets through: WORKERS processes that each copy BYTES from one array to another, all at the same time. The bound of a
 sum from ordinary memory to ordinary memory: whoever sums reads its contribution and writes the result, however they meet.
 
-Usage: copy_bandwidth.py WORKERS BYTES REPEATS. Prints one line of JSON: seconds of one copy, as the first process sees it.
+Usage: copy_bandwidth.py WORKERS BYTES REPEATS. Prints one line of JSON: seconds of one copy, as the first process sees it; of
+more workers than cores, until all have copied.
 """
 
 import json
 import multiprocessing
+import os
 import statistics
 import sys
 import time
@@ -21,6 +23,8 @@ def measure(rank, barrier, size, repeats, told):
         barrier.wait()
         start = time.perf_counter()
         np.copyto(target, source)
+        if barrier.parties > len(os.sched_getaffinity(0)):
+            barrier.wait()
         seconds.append(time.perf_counter() - start)
     if rank == 0:
         told.put(seconds[2:])

@@ -1,9 +1,10 @@
 """What loopback lets through both ways at once: two processes that send BYTES to each other over one TCP connection and
 do nothing else with them. The bound of an all-reduce of two over TCP, where as much goes each way.
 
-Usage: duplex_loopback.py BYTES REPEATS [caches|memory|plain]. From and into memory that stays in the caches, or from BYTES of
+Usage: duplex_loopback.py BYTES REPEATS [caches|memory|plain|double]. From and into memory that stays in the caches, or from BYTES of
 memory into as many, as an all-reduce must; or plainly, as such bandwidth is usually measured: on either side one process
-that writes and one that reads, a megabyte at a time, over a connection as the system makes it.
+that writes and one that reads, a megabyte at a time, over a connection as the system makes it. Double is memory over two
+connections, half of it over each.
 Prints one line of JSON: seconds of one exchange, as the first process sees it.
 """
 
@@ -26,40 +27,57 @@ def prepared(end):
     return end
 
 
-def exchange(peer, poll, source, target, size):
-    """Sends and receives `size` bytes, going around in the source and in the target."""
-    sent = received = 0
-    while sent < size or received < size:
-        before = sent + received
-        if received < size:
+class Way:
+    """One connection, and how much has gone over it in either direction."""
+
+    def __init__(self, peer, source, target):
+        self.peer, self.source, self.target = peer, source, target
+        self.sent = self.received = 0
+
+    def move(self, size):
+        """Sends and receives what it can of `size` bytes, going around in the source and in the target. True if any moved."""
+        before = self.sent + self.received
+        if self.received < size:
             try:
-                at = received % len(target)
-                received += peer.recv_into(target[at:], min(PIECE, size - received, len(target) - at))
+                at = self.received % len(self.target)
+                most = min(PIECE, size - self.received, len(self.target) - at)
+                self.received += self.peer.recv_into(self.target[at:], most)
             except BlockingIOError:
                 pass
-        if sent < size:
+        if self.sent < size:
             try:
-                at = sent % len(source)
-                sent += peer.send(source[at : at + min(PIECE, size - sent)])
+                at = self.sent % len(self.source)
+                self.sent += self.peer.send(self.source[at : at + min(PIECE, size - self.sent)])
             except BlockingIOError:
                 pass
-        if sent + received == before:
-            poll.modify(peer, select.POLLIN | (select.POLLOUT if sent < size else 0))
+        return self.sent + self.received > before
+
+
+def exchange(ways, poll, size):
+    """Sends and receives `size` bytes over each way."""
+    for way in ways:
+        way.sent = way.received = 0
+    while any(way.sent < size or way.received < size for way in ways):
+        if not any([way.move(size) for way in ways]):
+            for way in ways:
+                poll.modify(way.peer, select.POLLIN | (select.POLLOUT if way.sent < size else 0))
             poll.poll(100)
 
 
-def measure(peer, size, repeats, room):
-    peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    peer.setblocking(False)
+def measure(peers, size, repeats, room):
     poll = select.poll()
-    poll.register(peer, select.POLLIN)
+    for peer in peers:
+        peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        peer.setblocking(False)
+        poll.register(peer, select.POLLIN)
     # Of ones: a page that nobody has written is the one page of zeros.
-    source, target = memoryview(b"1" * room), memoryview(bytearray(b"1" * room))
+    share = room // len(peers)
+    ways = [Way(peer, memoryview(b"1" * share), memoryview(bytearray(b"1" * share))) for peer in peers]
     seconds = []
     for _ in range(repeats + 2):
-        exchange(peer, poll, source, target, 1)
+        exchange(ways, poll, 1)
         start = time.perf_counter()
-        exchange(peer, poll, source, target, size)
+        exchange(ways, poll, size // len(peers))
         seconds.append(time.perf_counter() - start)
     return seconds[2:]
 
@@ -103,22 +121,22 @@ if __name__ == "__main__":
     if sys.argv[3:] == ["plain"]:
         prepared = lambda end: end
         (heard, tell), (told, hear) = os.pipe(), os.pipe()
-        measured = lambda peer, me: plainly(peer, size, repeats, meeting(*((tell, told) if me == 0 else (hear, heard))))
+        measured = lambda peers, me: plainly(peers[0], size, repeats, meeting(*((tell, told) if me == 0 else (hear, heard))))
     else:
-        room = size if sys.argv[3:] == ["memory"] else PIECE
-        measured = lambda peer, me: measure(peer, size, repeats, room)
+        room = size if sys.argv[3:] in (["memory"], ["double"]) else PIECE
+        measured = lambda peers, me: measure(peers, size, repeats, room)
+    connections = 2 if sys.argv[3:] == ["double"] else 1
     with prepared(socket.socket()) as listener:
         listener.bind(("127.0.0.1", 0))
-        listener.listen(1)
+        listener.listen(connections)
         other = os.fork()
         if other == 0:
-            with prepared(socket.socket()) as peer:
+            peers = [prepared(socket.socket()) for _ in range(connections)]
+            for peer in peers:
                 peer.connect(listener.getsockname())
-                measured(peer, 1)
+            measured(peers, 1)
             os._exit(0)
-        peer, _ = listener.accept()
-        with peer:
-            seconds = measured(peer, 0)
+        seconds = measured([listener.accept()[0] for _ in range(connections)], 0)
         os.waitpid(other, 0)
     median = statistics.median(seconds)
     print(json.dumps({

@@ -39,6 +39,9 @@ pub struct AllReduce {
     /// Whether numbers are copied into shared memory although they could be read where they are.
     #[serde(default)]
     pub is_copied: bool,
+    /// Whether sums are made in other memory, so that contributions stay as they are.
+    #[serde(default)]
+    pub is_beside: bool,
     /// Whether f64 are summed, by the reproducible fold: the same bits for any number of workers.
     #[serde(default)]
     pub fold: Width,
@@ -174,9 +177,17 @@ impl AllReduce {
                 let what = format!("the launcher '{launcher}' has no transport '{word}'");
                 Err(Fault::caller(what).hint(suggestion(word, &known)))
             }
-            _ if self.survival != Survival::Lost && self.fold != Width::Single => {
-                Err(Fault::caller("sums that survive are measured of f32")
-                    .hint("leave out --numbers, or --survive"))
+            _ if (self.is_beside || self.survival != Survival::Lost)
+                && self.fold != Width::Single =>
+            {
+                Err(Fault::caller(
+                    "sums that survive or leave contributions as they are are measured of f32",
+                )
+                .hint("leave out --numbers, or --survive and --beside"))
+            }
+            _ if self.is_beside && self.survival == Survival::Made => {
+                Err(Fault::caller("what stays as it is need not be made again")
+                    .hint("use --survive kept, or leave out --beside"))
             }
             _ if self.tls
                 && (launcher != "processes" || self.transport.as_deref() != Some("tcp")) =>
@@ -208,7 +219,7 @@ impl AllReduce {
             return Ok(Measured { seconds, transport: transport.unwrap_or_default() });
         }
         let (count, mine, expected) = self.numbers(net);
-        let mut seconds = Vec::new();
+        let (mut seconds, mut room) = (Vec::new(), Update::default());
         let mut update = update(contributing(|| vec![mine; count]));
         let words = MergeOptions::exact(2, net, summing(&self.topology, "")?, PATIENCE);
         let near = transport.as_ref().and_then(|_| neighbours.sum(words.kind, &words.group));
@@ -216,17 +227,23 @@ impl AllReduce {
         for round in 0..self.repeats + WARM_UP {
             merger.merge(self::update(vec![0.0]))?;
             let begun = now();
-            update = match self.survival {
-                Survival::Lost => merger.merge(update)?,
-                Survival::Kept => confirmed(merger.merge_kept(update)?, &mut words)?,
-                Survival::Made => confirmed(merger.merge(update)?, &mut words)?,
+            let mut sum = match self.survival {
+                _ if self.is_beside => merger.merge_beside(update, room)?,
+                Survival::Kept => merger.merge_kept(update)?,
+                Survival::Lost | Survival::Made => merger.merge(update)?,
             };
+            if self.survival != Survival::Lost {
+                sum = confirmed(sum, &mut words)?;
+            }
             if round >= WARM_UP {
                 seconds.push(begun.elapsed().as_secs_f64());
             }
-            let values = values_mut(&mut update);
-            check(values, expected)?;
-            values.fill(mine);
+            check(values_mut(&mut sum), expected)?;
+            (update, room) = match self.is_beside {
+                true => (merger.contribution().unwrap_or_default(), sum),
+                false => (sum, Update::default()),
+            };
+            values_mut(&mut update).fill(mine);
         }
         Ok(Measured { seconds, transport: transport.unwrap_or_default() })
     }

@@ -51,6 +51,8 @@ pub struct Merger {
     /// Whether the sum in progress must give its contribution back if it fails, and what it has to give.
     keeps: bool,
     kept: Option<Update>,
+    /// Whether the contribution is wanted back even where the sum succeeds.
+    returns: bool,
     spare: Spare,
     /// Once this seat is about to leave: sums since nothing is held back any more.
     parting: Option<u32>,
@@ -123,6 +125,7 @@ impl Merger {
             near: None,
             keeps: false,
             kept: None,
+            returns: false,
             spare: Spare::default(),
             parting: None,
             work: None,
@@ -287,13 +290,37 @@ impl Merger {
         self.kept = (!self.keeps).then(|| update.clone());
         let merged = self.merge(update);
         self.keeps = false;
-        if merged.is_ok() {
+        if merged.is_ok() && !self.returns {
             self.kept = None;
         }
         merged
     }
 
-    /// What this seat contributed to the last [`merge_kept`](Merger::merge_kept), which failed.
+    /// As [`merge_kept`](Merger::merge_kept), which makes the sum in the vectors of `room` that have its shape;
+    /// [`contribution`](Merger::contribution) gives the update back in any case.
+    ///
+    /// # Errors
+    /// As [`merge`](Merger::merge).
+    pub fn merge_beside(&mut self, update: Update, room: Update) -> Result<Update> {
+        if self.group.len() == 1 {
+            // Alone the sum is the contribution itself.
+            self.spare.keep(room);
+            let sum = self.spare.copied(&update);
+            self.kept = Some(update);
+            return self.merge(sum);
+        }
+        match &mut self.shared {
+            Some(shared) => shared.offer(room),
+            None => self.spare.keep(room),
+        }
+        self.returns = true;
+        let merged = self.merge_kept(update);
+        self.returns = false;
+        merged
+    }
+
+    /// What this seat contributed to the last [`merge_kept`](Merger::merge_kept), which failed, or to the last
+    /// [`merge_beside`](Merger::merge_beside).
     pub fn contribution(&mut self) -> Option<Update> {
         self.kept.take().or_else(|| self.shared.as_mut().and_then(SharedSum::contribution))
     }
@@ -361,6 +388,7 @@ impl Merger {
         }
         let (sum, contribution) = machine.take_both();
         match (outcome, contribution) {
+            (Ok(()), Some(kept)) if self.returns => self.kept = Some(kept),
             (Ok(()), Some(spent)) => self.spare.keep(spent),
             (Ok(()), None) => {}
             (Err(fault), contribution) => {

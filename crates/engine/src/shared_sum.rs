@@ -60,6 +60,11 @@ impl SharedSum {
         outcome.map(|()| totals)
     }
 
+    /// Gives memory in which sums of its shape may be made.
+    pub fn offer(&mut self, room: Update) {
+        self.spare.keep(room);
+    }
+
     /// What this seat contributed to the last sum, whether that succeeded or not.
     pub fn contribution(&mut self) -> Option<Update> {
         self.last.take()

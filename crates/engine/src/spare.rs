@@ -35,6 +35,17 @@ impl Spare {
         Update { blocks: update.blocks.iter().map(room).collect() }
     }
 
+    /// A copy of an update.
+    pub(crate) fn copied(&mut self, update: &Update) -> Update {
+        let mut copy = self.room_like(update);
+        for (copy, block) in copy.blocks.iter_mut().zip(&update.blocks) {
+            if let (Body::Dense(copy), Body::Dense(values)) = (&mut copy.body, &block.body) {
+                copy.copy_range(values, 0..values.len());
+            }
+        }
+        copy
+    }
+
     fn vector_like(&mut self, values: &Values) -> Values {
         let fits = |old: &Values| old.kind() == values.kind() && old.len() == values.len();
         match self.vectors.iter().position(fits) {

@@ -60,16 +60,20 @@ fn join(address: &str, ticket: &str, words: &[&str]) -> Result<()> {
         options.join.host = host.to_string();
     }
     let mut flock = Flock::join(&options)?;
-    let me = u64::from(flock.seat().0);
+    let (me, mut room) = (u64::from(flock.seat().0), Vec::new());
     for round in 0..rounds {
         let make = || {
             let mine = contributing(|| (0..width).map(|at| own(me, round, at)).collect());
             vec![Block::counts("names", vec![1 << me]), Block::dense("numbers", mine)]
         };
-        // Contributions are kept and made again in turn: what survives a loss is the same.
+        // Contributions are kept, left where they are and made again in turn: what survives a loss is the same.
         let mut blocks = make();
-        match round % 2 {
+        match round % 3 {
             0 => flock.merge(&mut blocks)?,
+            1 => {
+                flock.merge_into(&mut blocks, &mut room)?;
+                std::mem::swap(&mut blocks, &mut room);
+            }
             _ => blocks = flock.merge_made(make)?,
         }
         let sum = Update { blocks };

@@ -136,14 +136,46 @@ fn misuse_is_refused() {
     results.into_iter().for_each(|result| result.unwrap());
 }
 
+/// The ways to sum in a loop of one's own.
+#[derive(Clone, Copy)]
+enum Way {
+    InPlace,
+    Into,
+    Made,
+}
+
+#[test]
+fn sums_go_into_the_memory_that_is_given_and_contributions_stay() {
+    for members in [1, 2] {
+        let results = fly(members, |mut flock| {
+            let mut blocks =
+                vec![Block::dense("sum", vec![1.5; 200_000]), Block::dense("b", vec![2.0])];
+            let (before, mut sums) = (blocks.clone(), Vec::new());
+            flock.merge_into(&mut blocks, &mut sums)?;
+            let place = sums[0].f64s().as_ptr();
+            // Whoever gives the sums back gets the next ones in the same memory, over and over.
+            for _ in 0..3 {
+                flock.merge_into(&mut blocks, &mut sums)?;
+                assert!(blocks == before, "contributions changed");
+                assert_eq!(sums[0].f64s().as_ptr(), place);
+                assert!(sums[0].f64s().iter().all(|sum| *sum == 1.5 * f64::from(members)));
+                assert_eq!(sums[1].f64s(), [2.0 * f64::from(members)]);
+            }
+            flock.leave()
+        });
+        results.into_iter().for_each(|result| result.unwrap());
+    }
+}
+
 /// Members vanish one after another, before, between and inside sums: the others finish the same sum, hold the same bits,
 /// and know whose contributions are in it. Rank i contributes 2^i, so that a sum names its contributors.
 #[test]
 fn sums_are_finished_by_those_who_are_left_and_name_their_contributors() {
-    for (size, is_kept) in [(3, true), (100_000, true), (3, false), (100_000, false)] {
+    let ways = [Way::InPlace, Way::Into, Way::Made];
+    for (size, way) in ways.into_iter().flat_map(|way| [(3, way), (100_000, way)]) {
         let results = fly(4, |mut flock| {
             let first = flock.seat().0;
-            let mut sums = Vec::new();
+            let (mut sums, mut room) = (Vec::new(), Vec::new());
             for round in 0..12u32 {
                 // Rank 1 goes after three rounds, rank 3 after six, rank 0 after nine.
                 if [9, 3, 99, 6][first as usize] == round {
@@ -155,9 +187,14 @@ fn sums_are_finished_by_those_who_are_left_and_name_their_contributors() {
                     vec![Block::dense("sum", numbers)]
                 };
                 let mut blocks = make();
-                match is_kept {
-                    true => flock.merge(&mut blocks)?,
-                    false => blocks = flock.merge_made(make)?,
+                match way {
+                    Way::InPlace => flock.merge(&mut blocks)?,
+                    Way::Into => {
+                        flock.merge_into(&mut blocks, &mut room)?;
+                        assert_eq!(blocks, make(), "what was contributed stays as it is");
+                        std::mem::swap(&mut blocks, &mut room);
+                    }
+                    Way::Made => blocks = flock.merge_made(make)?,
                 }
                 let sum = blocks[0].f64s();
                 let members = flock.participants().iter().map(|seat| 1 << seat.0).sum::<u32>();

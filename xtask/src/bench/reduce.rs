@@ -1,6 +1,6 @@
 //! All-reduce between processes of this machine, over TCP and through shared memory: the sum that data-parallel
 //! training waits for. Peers: torch's gloo, which blocks, and Open MPI, which polls, over TCP and over shared memory; and of two
-//! workers the bound, as the ratio of which a row gives the share that is reached: what loopback lets through both ways at
+//! workers (through shared memory of four, too) the bound, as the ratio of which a row gives the share that is reached: what loopback lets through both ways at
 //! once, and a copy of as many bytes by as many processes.
 //! And what the reproducible fold costs beside a plain sum of the same numbers, TLS beside plain links, and sums that
 //! survive a loss beside those that do not.
@@ -25,7 +25,7 @@ const SIZES: &[Size] = &[
     Size { name: "256 KB", bytes: 256 << 10, rounds: 5, repeats: 200, is_quick: false },
     Size { name: "4 MB", bytes: 4 << 20, rounds: 5, repeats: 30, is_quick: true },
     Size { name: "64 MB", bytes: 64 << 20, rounds: 5, repeats: 5, is_quick: false },
-    Size { name: "256 MB", bytes: 256 << 20, rounds: 3, repeats: 3, is_quick: false },
+    Size { name: "256 MB", bytes: 256 << 20, rounds: 5, repeats: 3, is_quick: false },
 ];
 
 pub(super) fn run(suite: &Suite<'_>, outcome: &mut Outcome) {
@@ -79,6 +79,11 @@ pub(super) fn run(suite: &Suite<'_>, outcome: &mut Outcome) {
             let times = if size.bytes > 4 << 20 { 8 } else { 40 };
             let often = Size { rounds: times * size.rounds + 1, ..*size };
             compare(suite, outcome, (&case, 2), &often, &contenders);
+            let case = format!("{case}, into other memory");
+            let mut plain = ours(suite, 2, size, &format!("{way} --beside"));
+            plain.name = "lost with a worker".to_string();
+            let kept = ours(suite, 2, size, &format!("{way} --beside --survive kept"));
+            compare(suite, outcome, (&case, 1), &often, &[kept, plain]);
         }
     }
     if suite.python.is_none() {
@@ -157,15 +162,18 @@ fn rivals(suite: &Suite<'_>, workers: u32, size: &Size, like: &str) -> Vec<Conte
     rivals
 }
 
-/// What the machine allows at best, where there is a core for each worker.
+/// What the machine allows at best.
 fn bounds(suite: &Suite<'_>, workers: u32, size: &Size, transport: &str) -> Vec<Contender> {
-    let Some(python) = suite.python.as_ref().filter(|_| workers == 2) else { return Vec::new() };
+    // Links of more workers than cores are bound by the cores.
+    let is_bound = workers == 2 || transport != "tcp";
+    let Some(python) = suite.python.as_ref().filter(|_| is_bound) else { return Vec::new() };
     let figures = format!("{} {}", size.bytes, size.repeats);
     let scripts = match transport {
         "tcp" => [
             ("from and into caches", "caches"),
             ("from and into memory", "memory"),
             ("plainly", "plain"),
+            ("from and into memory over two connections", "double"),
         ]
         .map(|(how, word)| {
             let name = format!("bound: loopback, both ways, {how}");

@@ -68,6 +68,9 @@ struct Sums {
     /// Copy the numbers into shared memory although the others could read them where they are
     #[arg(long)]
     copied: bool,
+    /// Make the sums in other memory, so that what was contributed stays as it is (`Flock::merge_into`)
+    #[arg(long)]
+    beside: bool,
     /// What is summed: f32, f64, or f64 by the reproducible fold
     #[arg(long, default_value = "f32", value_parser = ["f32", "f64", "reproducible"])]
     numbers: String,
@@ -102,6 +105,7 @@ pub(super) fn run(arguments: Arguments) -> Result<()> {
         topology: sums.topology,
         transport: sums.transport,
         is_copied: sums.copied,
+        is_beside: sums.beside,
         tls: sums.tls,
         survival: match sums.survive.as_deref() {
             None => Survival::Lost,

@@ -18,7 +18,7 @@ impl Flock {
     pub fn broadcast_weights<M: Module>(&mut self, model: M) -> Result<M> {
         let mine = i64::from(digest(&model));
         let word = Update { blocks: vec![Block::counts("network", vec![mine, 1])] };
-        let told = self.sum(false, Offer::Kept(word))?;
+        let told = self.sum(false, &mut Offer::Kept(word))?;
         let [sum, members] = told.i64("network") else { unreachable!("two numbers") };
         // Where all have the same number their sum is a multiple of it; where two differ, it is not so for one of them.
         if *sum != mine * members {

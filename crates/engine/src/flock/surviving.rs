@@ -46,13 +46,15 @@ impl Progress {
 pub(super) enum Offer<'a> {
     /// The same, whatever its seat becomes: not copied, but kept while the sum is made.
     Kept(Update),
+    /// As kept, and still there afterwards; the sum is made in the other's memory.
+    Beside(Update, Update),
     /// Made for each seat that it has while the sum is made.
     Made(&'a dyn Fn(Seat) -> Update),
 }
 
 impl Flock {
     /// Sums what the members offer, over all who are left.
-    pub(super) fn sum(&mut self, lossy: bool, mut offer: Offer<'_>) -> Result<Update> {
+    pub(super) fn sum(&mut self, lossy: bool, offer: &mut Offer<'_>) -> Result<Update> {
         loop {
             let losses = if lossy { self.merger.losses() } else { Losses::new() };
             let world = self.world();
@@ -60,27 +62,32 @@ impl Flock {
             if parting.asked() && lossy {
                 self.merger.part();
             }
-            let (update, keeps) = match &mut offer {
-                Offer::Kept(update) => (std::mem::take(update), self.survives),
-                Offer::Made(make) => (make(self.seat()), false),
+            let outcome = self.attempt(lossy, offer);
+            // What was kept is taken from the merger before that is made anew.
+            let returned = match offer {
+                Offer::Kept(update) if outcome.is_err() => self.take_back(lossy, update),
+                Offer::Beside(update, _) => self.take_back(lossy, update),
+                Offer::Kept(_) | Offer::Made(_) => Ok(()),
             };
-            match self.attempt(lossy, update, keeps) {
+            match outcome {
                 Ok(sum) => {
                     parting.hold(self.holds_back() && !self.merger.parted());
-                    return Ok(sum);
+                    return returned.map(|()| sum);
                 }
                 Err(fault) => {
-                    let mine = self.merger_of(lossy).contribution();
                     if let Some(result) = self.recover(fault, &losses, world)? {
                         return Ok(result);
                     }
-                    if let Offer::Kept(update) = &mut offer {
-                        let gone = || Fault::machine("a contribution that was kept is gone");
-                        *update = mine.ok_or_else(gone)?;
-                    }
+                    returned?;
                 }
             }
         }
+    }
+
+    fn take_back(&mut self, lossy: bool, update: &mut Update) -> Result<()> {
+        let gone = || Fault::machine("a contribution that was kept is gone");
+        *update = self.merger_of(lossy).contribution().ok_or_else(gone)?;
+        Ok(())
     }
 
     fn merger_of(&mut self, lossy: bool) -> &mut Merger {
@@ -93,10 +100,18 @@ impl Flock {
         self.merger.holds_back() && !self.merger.parts_together()
     }
 
-    fn attempt(&mut self, lossy: bool, update: Update, keeps: bool) -> Result<Update> {
+    fn attempt(&mut self, lossy: bool, offer: &mut Offer<'_>) -> Result<Update> {
         failpoint!("flock-before-sum");
+        let (survives, seat) = (self.survives, self.seat());
         let merger = self.merger_of(lossy);
-        let sum = if keeps { merger.merge_kept(update)? } else { merger.merge(update)? };
+        let sum = match offer {
+            Offer::Kept(update) if survives => merger.merge_kept(std::mem::take(update))?,
+            Offer::Kept(update) => merger.merge(std::mem::take(update))?,
+            Offer::Beside(update, room) => {
+                merger.merge_beside(std::mem::take(update), std::mem::take(room))?
+            }
+            Offer::Made(make) => merger.merge(make(seat))?,
+        };
         failpoint!("flock-after-sum");
         if is_kept(&sum) {
             self.progress.last = self.survives.then(|| sum.clone());

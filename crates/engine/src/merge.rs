@@ -28,6 +28,9 @@ use std::time::Duration;
 /// what is sent is still in the caches when its total takes its place.
 const ABROAD_MAX: usize = 8;
 
+/// Sums that a step has at most, each of which draws from a number of its own.
+const SUMS_MAX: u64 = 1 << 16;
+
 /// The tag's highest bit says that a chunk is the total.
 const TOTAL: u32 = 1 << 31;
 
@@ -41,7 +44,10 @@ pub struct Merger {
     topology: Arc<dyn Topology>,
     way: Way,
     patience: Duration,
+    /// Sums that have been sent over links, which names their frames.
     count: u64,
+    /// What the next sum's codec draws from: the same on all seats, over every transport, and after a resume.
+    draw: u64,
     scratch: Vec<u8>,
     bytes_raw: u64,
     /// Where all seats of the group share a host.
@@ -117,6 +123,7 @@ impl Merger {
             way,
             patience,
             count: 0,
+            draw: 0,
             scratch: Vec::new(),
             bytes_raw: 0,
             shared: None,
@@ -134,6 +141,12 @@ impl Merger {
     pub fn through(mut self, shared: Option<SharedSum>) -> Merger {
         self.shared = shared;
         self
+    }
+
+    /// The next sums are those of this step: what their codec draws at random follows from the step and from which of its
+    /// sums it is. Whoever never says so has all its sums in one step.
+    pub fn begin(&mut self, step: Step) {
+        self.draw = step.0 * SUMS_MAX;
     }
 
     /// How many seats sum.
@@ -215,6 +228,7 @@ impl Merger {
     /// A lost peer, named with what was being waited for; an abort; or a peer that broke the protocol.
     pub fn merge(&mut self, update: Update) -> Result<Update> {
         let merged = self.merge_by(update, false)?;
+        self.draw += 1;
         // Rounds hold back until all seats agree not to.
         if let Some(sums) = self.parting.as_mut()
             && (*sums > 0 || !matches!(self.way, Way::Rounds(..)))
@@ -249,6 +263,7 @@ impl Merger {
     /// As [`merge`](Merger::merge).
     pub fn merge_plainly(&mut self, update: Update) -> Result<Update> {
         let merged = self.merge_by(update, true)?;
+        self.draw += 1;
         self.parting = self.parting.map(|sums| sums + 1);
         Ok(merged)
     }
@@ -272,7 +287,6 @@ impl Merger {
             _ if alone => Ok(multiplied_out(update)),
             way => self.by(way, update),
         };
-        self.count += u64::from(alone);
         self.way = way;
         merged
     }
@@ -310,7 +324,8 @@ impl Merger {
             Way::Collected(packer) => self.collect(update, packer, false),
             Way::Rounds(rounds, inner) => {
                 let world = self.group.len() as u32;
-                let mut next = rounds.first(multiplied_out(update), self.count, world);
+                let update = multiplied_out(update);
+                let mut next = rounds.first(update, self.draw, world);
                 loop {
                     let sum = self.by(inner, next)?;
                     match rounds.next(sum) {
@@ -472,7 +487,7 @@ impl Merger {
     fn collect(&mut self, update: Update, packer: &mut Packer, owned: bool) -> Result<Update> {
         let count = self.next_count();
         let (topology, me, world) = (self.topology.clone(), self.me, self.group.len() as u32);
-        let sitting = Sitting { count: count.0, me, world };
+        let sitting = Sitting { count: self.draw, me, world };
         let owners = |chunks| match topology.pattern(me, world, chunks) {
             Pattern::Everyone if !owned => None,
             Pattern::Owners(owners) => Some(owners),

@@ -1,8 +1,11 @@
-//! Mergers over real memory nets: what meeting means, and sums that leave their contributions as they are.
+//! Mergers over real memory nets: what meeting means, sums that leave their contributions as they are, and codecs whose
+//! bits depend neither on the transport nor on when a merger was built.
 
 use super::*;
 use crate::bridge::adder::{PATIENCE, Perch, perches, run_all};
-use crate::choices::summing;
+use crate::choices::{codec, summing};
+use crate::neighbours::Neighbours;
+use starlings_codec::CODECS;
 use starlings_core::Rng;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -153,5 +156,128 @@ fn work_is_done_once_on_every_number_before_and_after_its_sum() {
                 assert!(sum.i64("left alone").iter().all(|&number| number == round * seats));
             }
         });
+    }
+}
+
+/// Two matrices and a statistic.
+fn gradient(seat: usize, step: u64) -> Update {
+    let mut rng = Rng::named(6, "gradient", &[seat as u64, step]);
+    let mut numbers = |len: usize| (0..len).map(|_| rng.normal()).collect::<Vec<f64>>();
+    let singles = numbers(60 * 40).into_iter().map(|number| number as f32).collect();
+    let singles = Block { name: "singles".to_string(), body: Body::Dense(Values::F32(singles)) };
+    Update { blocks: vec![Block::dense("doubles", numbers(90 * 50)), singles, loss(seat)] }
+}
+
+fn loss(seat: usize) -> Block {
+    Block::dense("loss", vec![seat as f64, 1.0])
+}
+
+/// A merger with a codec; through memory, it can share that with all others.
+fn lossy(perch: &Perch, (name, topology): (&str, &str), memory: Option<&Neighbours>) -> Merger {
+    let exact = MergeOptions::exact(1, &perch.net, summing(topology, "").unwrap(), PATIENCE);
+    let shapes = [("doubles", (90, 50)), ("singles", (60, 40))];
+    let shapes = shapes.map(|(name, shape)| (name.to_string(), shape)).into();
+    let carriage = codec(name, "").unwrap();
+    let options = MergeOptions { carriage, shapes: Arc::new(shapes), seed: 3, ..exact };
+    let group = options.group.clone();
+    let sum = |group: &[Seat]| memory.and_then(|memory| memory.sum(1, group));
+    let seats = near(&*options.topology, &group, perch.net.seat());
+    let merger = Merger::new(perch.net.clone(), options);
+    match seats {
+        Some(seats) => merger.nearby(sum(&seats)),
+        None => merger.through(sum(&group)),
+    }
+}
+
+/// The sums of some steps, as the first seat has them, and what each seat had lost after them.
+fn sums_of(
+    world: u32,
+    way: (&str, &str),
+    shared: bool,
+    steps: Range<u64>,
+    lost: &[Losses],
+) -> Sums {
+    let neighbours = Neighbours::of_threads(world);
+    let mut found = run_all(&perches(world), |perch| {
+        let memory = shared.then(|| &*neighbours[perch.seat()]);
+        let mut merger = lossy(&perch, way, memory);
+        lost.get(perch.seat()).into_iter().for_each(|lost| merger.restore(lost.clone(), true));
+        let sums = steps.clone().map(|step| {
+            merger.begin(Step(step));
+            merger.merge(gradient(perch.seat(), step)).unwrap()
+        });
+        let sums: Vec<Update> = sums.collect();
+        (sums, merger.losses())
+    });
+    assert!(found.iter().all(|(sums, _)| *sums == found[0].0), "{way:?}: other bits elsewhere");
+    let lost = found.iter().map(|(_, lost)| lost.clone()).collect();
+    (found.swap_remove(0).0, lost)
+}
+
+type Sums = (Vec<Update>, Vec<Losses>);
+
+fn sums(way: (&str, &str), shared: bool, steps: Range<u64>, lost: &[Losses]) -> Sums {
+    sums_of(3, way, shared, steps, lost)
+}
+
+fn ways() -> impl Iterator<Item = (&'static str, &'static str)> {
+    let topologies = ["ring", "hierarchical", "star", "mesh"];
+    CODECS.iter().flat_map(move |entry| topologies.map(|topology| (entry.name, topology)))
+}
+
+#[test]
+fn every_codec_gives_the_same_bits_through_memory_and_over_links() {
+    for way in ways() {
+        let over_links = sums(way, false, 0..3, &[]);
+        assert!(sums(way, true, 0..3, &[]) == over_links, "{way:?}");
+    }
+}
+
+#[test]
+fn a_merger_that_is_built_anew_goes_on_with_the_same_bits() {
+    for (way, shared) in ways().flat_map(|way| [(way, false), (way, true)]) {
+        let (whole, lost) = sums(way, shared, 0..5, &[]);
+        let (mut sums_then, lost_then) = sums(way, shared, 0..2, &[]);
+        let (sums_later, lost_later) = sums(way, shared, 2..5, &lost_then);
+        sums_then.extend(sums_later);
+        assert!(sums_then == whole && lost_later == lost, "{way:?}");
+    }
+}
+
+#[test]
+fn random_places_are_others_at_every_step_however_bytes_travel() {
+    for shared in [false, true] {
+        let (sums, _) = sums(("random-k", "ring"), shared, 0..6, &[]);
+        let places = |sum: &Update| -> Vec<usize> {
+            let values = sum.f64("doubles").iter().enumerate();
+            values.filter(|(_, value)| **value != 0.0).map(|(place, _)| place).collect()
+        };
+        let drawn: std::collections::BTreeSet<Vec<usize>> = sums.iter().map(places).collect();
+        assert_eq!(drawn.len(), sums.len(), "through memory: {shared}");
+    }
+}
+
+/// All that was ever contributed has arrived or waits at a seat, though one of them came later, with a merger that had
+/// made none of the earlier sums.
+#[test]
+fn a_newcomer_takes_part_in_the_same_random_places() {
+    let way = ("random-k", "ring");
+    for shared in [false, true] {
+        let (before, lost) = sums_of(2, way, shared, 0..3, &[]);
+        let (after, lost) = sums_of(3, way, shared, 3..30, &lost);
+        let mut owed = vec![0.0; 90 * 50];
+        let mut add = |numbers: &[f64], sign: f64| {
+            owed.iter_mut().zip(numbers).for_each(|(owed, number)| *owed += sign * number);
+        };
+        for (step, seat) in (0..30).flat_map(|step| (0..3).map(move |seat| (step, seat))) {
+            let is_there = seat < 2 || step >= 3;
+            add(gradient(seat, step).f64("doubles"), if is_there { 1.0 } else { 0.0 });
+        }
+        before.iter().chain(&after).for_each(|sum| add(sum.f64("doubles"), -1.0));
+        for lost in &lost {
+            let Values::F64(held) = &lost["residual/0/doubles"] else { panic!("as it was given") };
+            add(held, -1.0);
+        }
+        assert!(owed.iter().all(|owed| owed.abs() < 1e-10), "through memory: {shared}");
     }
 }

@@ -60,6 +60,7 @@ impl Flock {
             if parting.asked() && lossy {
                 self.merger.part();
             }
+            self.merger.begin(Step(self.steps));
             let (update, keeps) = match &mut offer {
                 Offer::Kept(update) => (std::mem::take(update), self.survives),
                 Offer::Made(make) => (make(self.seat()), false),

@@ -7,7 +7,7 @@ pub(crate) use tiers::near;
 
 use crate::choices::{Carriage, raw};
 use crate::exchange::collected::{Collected, Sitting};
-use crate::exchange::cut::cut;
+use crate::exchange::cut::{Part, cut};
 use crate::exchange::packet::{Address, Losses, Packer};
 use crate::exchange::scheduled::{
     Command, Event, Landing, Lent, Scheduled, Work, after_all, before_all,
@@ -17,7 +17,7 @@ use crate::shared_sum::SharedSum;
 use crate::spare::Spare;
 use starlings_codec::{Codec, Law, Next, Residuals, Rounds, Shapes};
 use starlings_core::{Block, Body, Deadline, Fault, Result, Seat, Step, Update, Values, failpoint};
-use starlings_topology::{Pattern, Topology, moves};
+use starlings_topology::{Act, Move, Pattern, Topology, moves};
 use starlings_transport::shared::Turn;
 use starlings_transport::{Header, Lane};
 use std::collections::VecDeque;
@@ -325,9 +325,14 @@ impl Merger {
             Way::Rounds(rounds, inner) => {
                 let world = self.group.len() as u32;
                 let update = multiplied_out(update);
+                let plain = self.bytes_dense(inner, &update);
                 let mut next = rounds.first(update, self.draw, world);
+                // What travels is counted sum by sum; what it stands for is what one sum of it as it is would have sent.
+                self.bytes_raw += plain;
                 loop {
+                    let thin = self.bytes_dense(inner, &next);
                     let sum = self.by(inner, next)?;
+                    self.bytes_raw = self.bytes_raw.saturating_sub(thin);
                     match rounds.next(sum) {
                         Next::Sum(update) => next = update,
                         Next::Done(update) => return Ok(update),
@@ -335,6 +340,37 @@ impl Merger {
                 }
             }
         }
+    }
+
+    /// Bytes of dense numbers that this seat sends, or leaves in shared memory, in a sum of an update as it is.
+    fn bytes_dense(&self, way: &Way, update: &Update) -> u64 {
+        let world = self.group.len() as u32;
+        let dense = |part: &Part| match &update.blocks[part.block].body {
+            Body::Dense(values) => (part.to - part.from) * values.kind().bytes(),
+            _ => 0,
+        };
+        let chunks: Vec<u64> = cut(update, self.topology.grain(world))
+            .iter()
+            .map(|parts| parts.iter().map(dense).sum::<usize>() as u64)
+            .collect();
+        let all: u64 = chunks.iter().sum();
+        let sent = |moves: &[Move]| -> u64 {
+            let sends = |it: &&Move| matches!(it.act, Act::SendPartial | Act::SendTotal);
+            moves.iter().filter(sends).map(|it| chunks[it.chunk]).sum()
+        };
+        if !matches!(way, Way::Played(_)) {
+            return all * u64::from(world - 1);
+        }
+        if SharedSum::takes(update) {
+            if self.shared.is_some() && self.turns(update).is_some() {
+                return all;
+            }
+            if self.near.is_some() && !self.keeps {
+                let tier = self.topology.tier(self.me, world, chunks.len());
+                return 2 * all + tier.map_or(0, |tier| sent(&tier.between));
+            }
+        }
+        sent(&moves(&self.topology.pattern(self.me, world, chunks.len()), self.me, world))
     }
 
     fn play(&mut self, update: Update, codec: Arc<dyn Codec>) -> Result<Update> {

@@ -1,5 +1,5 @@
-//! Mergers over real memory nets: what meeting means, sums that leave their contributions as they are, and codecs whose
-//! bits depend neither on the transport nor on when a merger was built.
+//! Mergers over real memory nets: what meeting means, sums that leave their contributions as they are, codecs whose bits
+//! depend neither on the transport nor on when a merger was built, and bytes that are what they are said to be.
 
 use super::*;
 use crate::bridge::adder::{PATIENCE, Perch, perches, run_all};
@@ -279,5 +279,31 @@ fn a_newcomer_takes_part_in_the_same_random_places() {
             add(held, -1.0);
         }
         assert!(owed.iter().all(|owed| owed.abs() < 1e-10), "through memory: {shared}");
+    }
+}
+
+#[test]
+fn raw_bytes_of_codecs_of_several_sums_are_those_of_plain_sums() {
+    for shared in [false, true] {
+        for topology in ["ring", "tree", "halving-doubling", "star", "hierarchical", "mesh"] {
+            let bytes = |name: &str| {
+                let neighbours = Neighbours::of_threads(4);
+                run_all(&perches(4), |perch| {
+                    let memory = shared.then(|| &*neighbours[perch.seat()]);
+                    let mut merger = lossy(&perch, (name, topology), memory);
+                    for step in 0..3 {
+                        merger.merge(gradient(perch.seat(), step)).unwrap();
+                    }
+                    (merger.bytes_raw(), perch.net.bytes_sent())
+                })
+            };
+            let plain = bytes("raw");
+            for name in ["random-k", "low-rank"] {
+                for (thin, plain) in bytes(name).into_iter().zip(&plain) {
+                    assert_eq!(thin.0, plain.0, "{name} {topology}, through memory: {shared}");
+                    assert!(thin.1 < plain.1, "{name} {topology} sends {} bytes", thin.1);
+                }
+            }
+        }
     }
 }

@@ -7,6 +7,7 @@ use crate::choices::{codec, summing};
 use crate::neighbours::Neighbours;
 use starlings_codec::CODECS;
 use starlings_core::Rng;
+use starlings_transport::HEADER_BYTES;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -304,6 +305,37 @@ fn raw_bytes_of_codecs_of_several_sums_are_those_of_plain_sums() {
                     assert!(thin.1 < plain.1, "{name} {topology} sends {} bytes", thin.1);
                 }
             }
+        }
+    }
+}
+
+#[test]
+fn topologies_send_as_many_bytes_as_they_say() {
+    // Both can be cut evenly for every topology here; the second into several chunks a seat.
+    for (world, len) in [4, 5].into_iter().flat_map(|world| [(world, 27_720), (world, 443_520)]) {
+        for name in ["ring", "tree", "halving-doubling", "star", "hierarchical", "mesh"] {
+            let topology = summing(name, "").unwrap();
+            let update = || Update { blocks: vec![Block::dense("x", vec![1.0; len])] };
+            let chunks = cut(&update(), topology.grain(world)).len();
+            let seats = perches(world);
+            run_all(&seats, |perch| {
+                let sum = merger(&perch, 1, name).merge(update()).unwrap();
+                assert_eq!(sum.f64("x")[len - 1], f64::from(world));
+            });
+            // Where contributions travel whole, each says in five bytes how it is to be read.
+            let everyone = topology.pattern(Seat(0), world, 1) == Pattern::Everyone;
+            let head = HEADER_BYTES + if everyone { 5 } else { 0 };
+            let sent = seats.iter().map(|perch| {
+                let heads = perch.sent(Lane::Exchange, 1) * head;
+                (perch.net.bytes_sent() - heads as u64) as f64
+            });
+            let sent: Vec<f64> = sent.collect();
+            let cost = topology.cost(world, (len * 8) as u64, chunks);
+            let most = sent.iter().copied().fold(0.0, f64::max);
+            let near = |said: f64, sent: f64| (said - sent).abs() <= 1e-9 * sent;
+            assert!(near(cost.bytes_sent_max, most), "{name} {world}: {cost:?}, not {sent:?}");
+            let total = sent.iter().sum();
+            assert!(near(cost.bytes_sent_total, total), "{name} {world}: {cost:?}, not {sent:?}");
         }
     }
 }

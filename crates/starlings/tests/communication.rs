@@ -327,7 +327,8 @@ fn resumes(sets: &[&str], holds: bool) {
     assert_eq!(resumed.digest, whole.digest, "{sets:?}");
     let fewer = [&sets[..], &["cluster.workers=2"]].concat();
     let other = train(job(SOFTMAX, &fewer), options).unwrap().report;
-    assert!(other.evaluation["accuracy"] > 0.9, "{sets:?} on two workers: {:?}", other.evaluation);
+    let (there, here) = (other.evaluation["accuracy"], whole.evaluation["accuracy"]);
+    assert!(there > here - 0.05, "{sets:?}: {there} on two workers, {here} on three");
 }
 
 #[test]

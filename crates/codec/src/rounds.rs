@@ -27,8 +27,9 @@ pub trait Rounds: Send + Sync {
     /// A fresh copy for a seat.
     fn begin_seat(&self, shapes: &Shapes) -> Box<dyn Rounds>;
 
-    /// The first thing to sum for this contribution. `step` is the same on all seats.
-    fn first(&mut self, update: Update, step: u64, world: u32) -> Update;
+    /// The first thing to sum for this contribution. `draw` is the same on all seats, and
+    /// another for each contribution: what is drawn at random is drawn from it.
+    fn first(&mut self, update: Update, draw: u64, world: u32) -> Update;
 
     /// What comes after that sum.
     fn next(&mut self, sum: Update) -> Next;

@@ -203,7 +203,7 @@ pub struct Report {
     pub samples_per_second: f64,
     /// Bytes sent on links by all workers.
     pub bytes_sent: u64,
-    /// Bytes the same blocks have in memory.
+    /// Bytes that the same contributions have as they are in memory, before a codec makes them smaller.
     pub bytes_raw: u64,
     /// The objective of the final model over all training rows.
     pub objective: f64,

@@ -7,7 +7,7 @@ pub(crate) use tiers::near;
 
 use crate::choices::{Carriage, raw};
 use crate::exchange::collected::{Collected, Sitting};
-use crate::exchange::cut::cut;
+use crate::exchange::cut::{Part, cut};
 use crate::exchange::packet::{Address, Losses, Packer};
 use crate::exchange::scheduled::{
     Command, Event, Landing, Lent, Scheduled, Work, after_all, before_all,
@@ -17,7 +17,7 @@ use crate::shared_sum::SharedSum;
 use crate::spare::Spare;
 use starlings_codec::{Codec, Law, Next, Residuals, Rounds, Shapes};
 use starlings_core::{Block, Body, Deadline, Fault, Result, Seat, Step, Update, Values, failpoint};
-use starlings_topology::{Pattern, Topology, moves};
+use starlings_topology::{Act, Move, Pattern, Topology, moves};
 use starlings_transport::shared::Turn;
 use starlings_transport::{Header, Lane};
 use std::collections::VecDeque;
@@ -27,6 +27,9 @@ use std::time::Duration;
 /// Between workers of one machine, chunks that a seat sends before it has the totals of the first of them: while there are few,
 /// what is sent is still in the caches when its total takes its place.
 const ABROAD_MAX: usize = 8;
+
+/// Sums that a step has at most, each of which draws from a number of its own.
+const SUMS_MAX: u64 = 1 << 16;
 
 /// The tag's highest bit says that a chunk is the total.
 const TOTAL: u32 = 1 << 31;
@@ -41,7 +44,10 @@ pub struct Merger {
     topology: Arc<dyn Topology>,
     way: Way,
     patience: Duration,
+    /// Sums that have been sent over links, which names their frames.
     count: u64,
+    /// What the next sum's codec draws from: the same on all seats, over every transport, and after a resume.
+    draw: u64,
     scratch: Vec<u8>,
     bytes_raw: u64,
     /// Where all seats of the group share a host.
@@ -119,6 +125,7 @@ impl Merger {
             way,
             patience,
             count: 0,
+            draw: 0,
             scratch: Vec::new(),
             bytes_raw: 0,
             shared: None,
@@ -137,6 +144,12 @@ impl Merger {
     pub fn through(mut self, shared: Option<SharedSum>) -> Merger {
         self.shared = shared;
         self
+    }
+
+    /// The next sums are those of this step: what their codec draws at random follows from the step and from which of its
+    /// sums it is. Whoever never says so has all its sums in one step.
+    pub fn begin(&mut self, step: Step) {
+        self.draw = step.0 * SUMS_MAX;
     }
 
     /// How many seats sum.
@@ -218,6 +231,7 @@ impl Merger {
     /// A lost peer, named with what was being waited for; an abort; or a peer that broke the protocol.
     pub fn merge(&mut self, update: Update) -> Result<Update> {
         let merged = self.merge_by(update, false)?;
+        self.draw += 1;
         // Rounds hold back until all seats agree not to.
         if let Some(sums) = self.parting.as_mut()
             && (*sums > 0 || !matches!(self.way, Way::Rounds(..)))
@@ -252,6 +266,7 @@ impl Merger {
     /// As [`merge`](Merger::merge).
     pub fn merge_plainly(&mut self, update: Update) -> Result<Update> {
         let merged = self.merge_by(update, true)?;
+        self.draw += 1;
         self.parting = self.parting.map(|sums| sums + 1);
         Ok(merged)
     }
@@ -275,7 +290,6 @@ impl Merger {
             _ if alone => Ok(multiplied_out(update)),
             way => self.by(way, update),
         };
-        self.count += u64::from(alone);
         self.way = way;
         merged
     }
@@ -337,9 +351,15 @@ impl Merger {
             Way::Collected(packer) => self.collect(update, packer, false),
             Way::Rounds(rounds, inner) => {
                 let world = self.group.len() as u32;
-                let mut next = rounds.first(multiplied_out(update), self.count, world);
+                let update = multiplied_out(update);
+                let plain = self.bytes_dense(inner, &update);
+                let mut next = rounds.first(update, self.draw, world);
+                // What travels is counted sum by sum; what it stands for is what one sum of it as it is would have sent.
+                self.bytes_raw += plain;
                 loop {
+                    let thin = self.bytes_dense(inner, &next);
                     let sum = self.by(inner, next)?;
+                    self.bytes_raw = self.bytes_raw.saturating_sub(thin);
                     match rounds.next(sum) {
                         Next::Sum(update) => next = update,
                         Next::Done(update) => return Ok(update),
@@ -347,6 +367,37 @@ impl Merger {
                 }
             }
         }
+    }
+
+    /// Bytes of dense numbers that this seat sends, or leaves in shared memory, in a sum of an update as it is.
+    fn bytes_dense(&self, way: &Way, update: &Update) -> u64 {
+        let world = self.group.len() as u32;
+        let dense = |part: &Part| match &update.blocks[part.block].body {
+            Body::Dense(values) => (part.to - part.from) * values.kind().bytes(),
+            _ => 0,
+        };
+        let chunks: Vec<u64> = cut(update, self.topology.grain(world))
+            .iter()
+            .map(|parts| parts.iter().map(dense).sum::<usize>() as u64)
+            .collect();
+        let all: u64 = chunks.iter().sum();
+        let sent = |moves: &[Move]| -> u64 {
+            let sends = |it: &&Move| matches!(it.act, Act::SendPartial | Act::SendTotal);
+            moves.iter().filter(sends).map(|it| chunks[it.chunk]).sum()
+        };
+        if !matches!(way, Way::Played(_)) {
+            return all * u64::from(world - 1);
+        }
+        if SharedSum::takes(update) {
+            if self.shared.is_some() && self.turns(update).is_some() {
+                return all;
+            }
+            if self.near.is_some() && !self.keeps {
+                let tier = self.topology.tier(self.me, world, chunks.len());
+                return 2 * all + tier.map_or(0, |tier| sent(&tier.between));
+            }
+        }
+        sent(&moves(&self.topology.pattern(self.me, world, chunks.len()), self.me, world))
     }
 
     fn play(&mut self, update: Update, codec: Arc<dyn Codec>) -> Result<Update> {
@@ -500,7 +551,7 @@ impl Merger {
     fn collect(&mut self, update: Update, packer: &mut Packer, owned: bool) -> Result<Update> {
         let count = self.next_count();
         let (topology, me, world) = (self.topology.clone(), self.me, self.group.len() as u32);
-        let sitting = Sitting { count: count.0, me, world };
+        let sitting = Sitting { count: self.draw, me, world };
         let owners = |chunks| match topology.pattern(me, world, chunks) {
             Pattern::Everyone if !owned => None,
             Pattern::Owners(owners) => Some(owners),

@@ -1,9 +1,13 @@
-//! Mergers over real memory nets: what meeting means, and sums that leave their contributions as they are.
+//! Mergers over real memory nets: what meeting means, sums that leave their contributions as they are, codecs whose bits
+//! depend neither on the transport nor on when a merger was built, and bytes that are what they are said to be.
 
 use super::*;
 use crate::bridge::adder::{PATIENCE, Perch, perches, run_all};
-use crate::choices::summing;
+use crate::choices::{codec, summing};
+use crate::neighbours::Neighbours;
+use starlings_codec::CODECS;
 use starlings_core::Rng;
+use starlings_transport::HEADER_BYTES;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -153,5 +157,185 @@ fn work_is_done_once_on_every_number_before_and_after_its_sum() {
                 assert!(sum.i64("left alone").iter().all(|&number| number == round * seats));
             }
         });
+    }
+}
+
+/// Two matrices and a statistic.
+fn gradient(seat: usize, step: u64) -> Update {
+    let mut rng = Rng::named(6, "gradient", &[seat as u64, step]);
+    let mut numbers = |len: usize| (0..len).map(|_| rng.normal()).collect::<Vec<f64>>();
+    let singles = numbers(60 * 40).into_iter().map(|number| number as f32).collect();
+    let singles = Block { name: "singles".to_string(), body: Body::Dense(Values::F32(singles)) };
+    Update { blocks: vec![Block::dense("doubles", numbers(90 * 50)), singles, loss(seat)] }
+}
+
+fn loss(seat: usize) -> Block {
+    Block::dense("loss", vec![seat as f64, 1.0])
+}
+
+/// A merger with a codec; through memory, it can share that with all others.
+fn lossy(perch: &Perch, (name, topology): (&str, &str), memory: Option<&Neighbours>) -> Merger {
+    let exact = MergeOptions::exact(1, &perch.net, summing(topology, "").unwrap(), PATIENCE);
+    let shapes = [("doubles", (90, 50)), ("singles", (60, 40))];
+    let shapes = shapes.map(|(name, shape)| (name.to_string(), shape)).into();
+    let carriage = codec(name, "").unwrap();
+    let options = MergeOptions { carriage, shapes: Arc::new(shapes), seed: 3, ..exact };
+    let group = options.group.clone();
+    let sum = |group: &[Seat]| memory.and_then(|memory| memory.sum(1, group));
+    let seats = near(&*options.topology, &group, perch.net.seat());
+    let merger = Merger::new(perch.net.clone(), options);
+    match seats {
+        Some(seats) => merger.nearby(sum(&seats)),
+        None => merger.through(sum(&group)),
+    }
+}
+
+/// The sums of some steps, as the first seat has them, and what each seat had lost after them.
+fn sums_of(
+    world: u32,
+    way: (&str, &str),
+    shared: bool,
+    steps: Range<u64>,
+    lost: &[Losses],
+) -> Sums {
+    let neighbours = Neighbours::of_threads(world);
+    let mut found = run_all(&perches(world), |perch| {
+        let memory = shared.then(|| &*neighbours[perch.seat()]);
+        let mut merger = lossy(&perch, way, memory);
+        lost.get(perch.seat()).into_iter().for_each(|lost| merger.restore(lost.clone(), true));
+        let sums = steps.clone().map(|step| {
+            merger.begin(Step(step));
+            merger.merge(gradient(perch.seat(), step)).unwrap()
+        });
+        let sums: Vec<Update> = sums.collect();
+        (sums, merger.losses())
+    });
+    assert!(found.iter().all(|(sums, _)| *sums == found[0].0), "{way:?}: other bits elsewhere");
+    let lost = found.iter().map(|(_, lost)| lost.clone()).collect();
+    (found.swap_remove(0).0, lost)
+}
+
+type Sums = (Vec<Update>, Vec<Losses>);
+
+fn sums(way: (&str, &str), shared: bool, steps: Range<u64>, lost: &[Losses]) -> Sums {
+    sums_of(3, way, shared, steps, lost)
+}
+
+fn ways() -> impl Iterator<Item = (&'static str, &'static str)> {
+    let topologies = ["ring", "hierarchical", "star", "mesh"];
+    CODECS.iter().flat_map(move |entry| topologies.map(|topology| (entry.name, topology)))
+}
+
+#[test]
+fn every_codec_gives_the_same_bits_through_memory_and_over_links() {
+    for way in ways() {
+        let over_links = sums(way, false, 0..3, &[]);
+        assert!(sums(way, true, 0..3, &[]) == over_links, "{way:?}");
+    }
+}
+
+#[test]
+fn a_merger_that_is_built_anew_goes_on_with_the_same_bits() {
+    for (way, shared) in ways().flat_map(|way| [(way, false), (way, true)]) {
+        let (whole, lost) = sums(way, shared, 0..5, &[]);
+        let (mut sums_then, lost_then) = sums(way, shared, 0..2, &[]);
+        let (sums_later, lost_later) = sums(way, shared, 2..5, &lost_then);
+        sums_then.extend(sums_later);
+        assert!(sums_then == whole && lost_later == lost, "{way:?}");
+    }
+}
+
+#[test]
+fn random_places_are_others_at_every_step_however_bytes_travel() {
+    for shared in [false, true] {
+        let (sums, _) = sums(("random-k", "ring"), shared, 0..6, &[]);
+        let places = |sum: &Update| -> Vec<usize> {
+            let values = sum.f64("doubles").iter().enumerate();
+            values.filter(|(_, value)| **value != 0.0).map(|(place, _)| place).collect()
+        };
+        let drawn: std::collections::BTreeSet<Vec<usize>> = sums.iter().map(places).collect();
+        assert_eq!(drawn.len(), sums.len(), "through memory: {shared}");
+    }
+}
+
+/// All that was ever contributed has arrived or waits at a seat, though one of them came later, with a merger that had
+/// made none of the earlier sums.
+#[test]
+fn a_newcomer_takes_part_in_the_same_random_places() {
+    let way = ("random-k", "ring");
+    for shared in [false, true] {
+        let (before, lost) = sums_of(2, way, shared, 0..3, &[]);
+        let (after, lost) = sums_of(3, way, shared, 3..30, &lost);
+        let mut owed = vec![0.0; 90 * 50];
+        let mut add = |numbers: &[f64], sign: f64| {
+            owed.iter_mut().zip(numbers).for_each(|(owed, number)| *owed += sign * number);
+        };
+        for (step, seat) in (0..30).flat_map(|step| (0..3).map(move |seat| (step, seat))) {
+            let is_there = seat < 2 || step >= 3;
+            add(gradient(seat, step).f64("doubles"), if is_there { 1.0 } else { 0.0 });
+        }
+        before.iter().chain(&after).for_each(|sum| add(sum.f64("doubles"), -1.0));
+        for lost in &lost {
+            let Values::F64(held) = &lost["residual/0/doubles"] else { panic!("as it was given") };
+            add(held, -1.0);
+        }
+        assert!(owed.iter().all(|owed| owed.abs() < 1e-10), "through memory: {shared}");
+    }
+}
+
+#[test]
+fn raw_bytes_of_codecs_of_several_sums_are_those_of_plain_sums() {
+    for shared in [false, true] {
+        for topology in ["ring", "tree", "halving-doubling", "star", "hierarchical", "mesh"] {
+            let bytes = |name: &str| {
+                let neighbours = Neighbours::of_threads(4);
+                run_all(&perches(4), |perch| {
+                    let memory = shared.then(|| &*neighbours[perch.seat()]);
+                    let mut merger = lossy(&perch, (name, topology), memory);
+                    for step in 0..3 {
+                        merger.merge(gradient(perch.seat(), step)).unwrap();
+                    }
+                    (merger.bytes_raw(), perch.net.bytes_sent())
+                })
+            };
+            let plain = bytes("raw");
+            for name in ["random-k", "low-rank"] {
+                for (thin, plain) in bytes(name).into_iter().zip(&plain) {
+                    assert_eq!(thin.0, plain.0, "{name} {topology}, through memory: {shared}");
+                    assert!(thin.1 < plain.1, "{name} {topology} sends {} bytes", thin.1);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn topologies_send_as_many_bytes_as_they_say() {
+    // Both can be cut evenly for every topology here; the second into several chunks a seat.
+    for (world, len) in [4, 5].into_iter().flat_map(|world| [(world, 27_720), (world, 443_520)]) {
+        for name in ["ring", "tree", "halving-doubling", "star", "hierarchical", "mesh"] {
+            let topology = summing(name, "").unwrap();
+            let update = || Update { blocks: vec![Block::dense("x", vec![1.0; len])] };
+            let chunks = cut(&update(), topology.grain(world)).len();
+            let seats = perches(world);
+            run_all(&seats, |perch| {
+                let sum = merger(&perch, 1, name).merge(update()).unwrap();
+                assert_eq!(sum.f64("x")[len - 1], f64::from(world));
+            });
+            // Where contributions travel whole, each says in five bytes how it is to be read.
+            let everyone = topology.pattern(Seat(0), world, 1) == Pattern::Everyone;
+            let head = HEADER_BYTES + if everyone { 5 } else { 0 };
+            let sent = seats.iter().map(|perch| {
+                let heads = perch.sent(Lane::Exchange, 1) * head;
+                (perch.net.bytes_sent() - heads as u64) as f64
+            });
+            let sent: Vec<f64> = sent.collect();
+            let cost = topology.cost(world, (len * 8) as u64, chunks);
+            let most = sent.iter().copied().fold(0.0, f64::max);
+            let near = |said: f64, sent: f64| (said - sent).abs() <= 1e-9 * sent;
+            assert!(near(cost.bytes_sent_max, most), "{name} {world}: {cost:?}, not {sent:?}");
+            let total = sent.iter().sum();
+            assert!(near(cost.bytes_sent_total, total), "{name} {world}: {cost:?}, not {sent:?}");
+        }
     }
 }

@@ -92,6 +92,8 @@ impl Blended {
         let blending = self.blending.clone();
         let blend = blend(&blending);
         let mut round = 0;
+        // An ending and the exchange of a step may come after equally many steps.
+        self.merger.begin(Step(2 * at.steps + u64::from(at.ending)));
         while let Some(mut offer) = blend.offer(at, round, model) {
             self.weigh(&mut offer, model);
             self.before = Some((now, self.merger.losses()));

@@ -8,7 +8,9 @@ use crate::exchange::served::Asks;
 use crate::merge::Merger;
 use crate::net::{Arrival, Net};
 use starlings_codec::Codec;
-use starlings_core::{Body, Deadline, Fault, Model, Result, Role, Step, Tensor, Update};
+use starlings_core::{
+    Block, Body, Deadline, Fault, Model, Result, Role, Step, Tensor, Update, Values,
+};
 use starlings_learn::{Learner, Moment, Needs, Outcome};
 use starlings_topology::Walk;
 use starlings_transport::{Header, Lane};
@@ -21,6 +23,22 @@ const KIND: u8 = 9;
 
 /// What a remembered model's tensors are called in the answer: `vote.3.weights`.
 pub const VOTE: &str = "vote.";
+
+/// What the model's age is called in the model, so that checkpoints and whoever is handed the model have it, too.
+const AGE: &str = "gossip.age";
+
+/// Steps of learning behind a model.
+fn age(model: &Model) -> u64 {
+    match model.get(AGE).map(|tensor| &tensor.values) {
+        Some(Values::I64(age)) if age.len() == 1 => age[0] as u64,
+        _ => 0,
+    }
+}
+
+fn set_age(model: &mut Model, age: u64) {
+    let values = Values::I64(vec![age as i64]);
+    model.set(AGE, Tensor { shape: vec![1], values, role: Role::State });
+}
 
 /// How models walk.
 pub struct WalkOptions {
@@ -40,8 +58,6 @@ pub struct Gossip {
     options: WalkOptions,
     net: Arc<Net>,
     exact: Merger,
-    /// Steps of learning behind the current model.
-    age: u64,
     /// The visitor before the current one.
     last: Option<(u64, Update)>,
     cache: VecDeque<Update>,
@@ -58,8 +74,8 @@ impl Gossip {
         net: Arc<Net>,
         exact: Merger,
     ) -> Gossip {
-        let (age, last, cache) = (0, None, VecDeque::new());
-        Gossip { learner, options, net, exact, age, last, cache, closing: false, bytes_raw: 0 }
+        let (last, cache) = (None, VecDeque::new());
+        Gossip { learner, options, net, exact, last, cache, closing: false, bytes_raw: 0 }
     }
 
     /// Merges every visitor that has come with the one before it. The last of them stays.
@@ -68,15 +84,15 @@ impl Gossip {
         while let Some(arrival) = self.net.try_next(Lane::Exchange, any)? {
             let from = arrival.from;
             let own = weights(model);
-            let ([age, _, _], visitor) = read(&arrival.payload, &own, &*self.options.codec)
+            let ([visited, _, _], visitor) = read(&arrival.payload, &own, &*self.options.codec)
                 .map_err(|malformed| {
                     let host = self.net.host(from);
                     Fault::peer(Some(from), format!("{from} on {host} sent {}", malformed.0))
                 })?;
-            let (age_last, last) = self.last.take().unwrap_or((self.age, own));
+            let (age_last, last) = self.last.take().unwrap_or((age(model), own));
             put(model, &merged(&visitor, &last));
-            self.age = age.max(age_last);
-            self.last = Some((age, visitor));
+            set_age(model, visited.max(age_last));
+            self.last = Some((visited, visitor));
         }
         Ok(())
     }
@@ -88,7 +104,7 @@ impl Gossip {
         };
         let own = weights(model);
         self.bytes_raw += own.bytes() as u64;
-        let message = write([self.age, 0, 0], &own, &*self.options.codec);
+        let message = write([age(model), 0, 0], &own, &*self.options.codec);
         let header = Header { lane: Lane::Exchange, kind: KIND, step: round, tag: 0 };
         self.net.send(next, header, &message, Deadline::after(self.options.patience))
     }
@@ -134,9 +150,9 @@ impl Exchange for Gossip {
     fn finish(&mut self, handed: HandedIn, model: &mut Model) -> Result<Outcome> {
         let step = handed.moment.step;
         // The learning rate follows the model's age, not the worker's clock.
-        let moment = Moment { step: Step(self.age), ..handed.alone() };
+        let moment = Moment { step: Step(age(model)), ..handed.alone() };
         let outcome = self.learner.apply(model, &handed.update, &moment)?;
-        self.age += 1;
+        set_age(model, moment.step.0 + 1);
         self.remember(model);
         self.send_on(model, step)?;
         Ok(outcome)
@@ -147,6 +163,10 @@ impl Exchange for Gossip {
         if self.closing {
             self.add_votes(model);
         } else {
+            // The mean is as old as the oldest, as what visits is.
+            let mine = Block::counts(AGE, vec![age(model) as i64]);
+            let oldest = self.exact.largest(Update { blocks: vec![mine] })?;
+            set_age(model, oldest.i64(AGE)[0] as u64);
             unify::to_mean(model, &mut self.exact, self.net.world())?;
         }
         Ok(step)

@@ -28,24 +28,24 @@ fn a_visitor_is_merged_with_the_one_before_and_learning_makes_it_one_older_than_
     // Seat 0 learns twice: its models of age 1 and 2 walk to seat 1.
     a.finish(step(0, vec![8.0]), &mut at_a).unwrap();
     a.finish(step(1, vec![4.0]), &mut at_a).unwrap();
-    assert_eq!((a.age, at_a.f64("x")), (2, &[12.0][..]));
+    assert_eq!((age(&at_a), at_a.f64("x")), (2, &[12.0][..]));
     seats[1].hear(&seats[0]);
     open(&mut b, &mut at_b);
     // The first visitor met the model that was there, the second met the first.
-    assert_eq!((b.age, at_b.f64("x")), (2, &[10.0][..]));
+    assert_eq!((age(&at_b), at_b.f64("x")), (2, &[10.0][..]));
     b.finish(step(0, vec![1.0]), &mut at_b).unwrap();
-    assert_eq!((b.age, at_b.f64("x")), (3, &[11.0][..]), "one more than the older of the two");
+    assert_eq!((age(&at_b), at_b.f64("x")), (3, &[11.0][..]), "one more than the older of the two");
     seats[0].hear(&seats[1]);
     open(&mut a, &mut at_a);
-    assert_eq!((a.age, at_a.f64("x")), (3, &[11.5][..]), "met by the model that was there");
+    assert_eq!((age(&at_a), at_a.f64("x")), (3, &[11.5][..]), "met by the model that was there");
     a.finish(step(2, vec![0.5]), &mut at_a).unwrap();
-    assert_eq!((a.age, at_a.f64("x")), (4, &[12.0][..]));
+    assert_eq!((age(&at_a), at_a.f64("x")), (4, &[12.0][..]));
     // An old worker that a young model visits keeps the age of the older.
-    b.age = 20;
+    set_age(&mut at_b, 20);
     b.last = Some((20, weights(&model(vec![0.0]))));
     seats[1].hear(&seats[0]);
     open(&mut b, &mut at_b);
-    assert_eq!((b.age, at_b.f64("x")), (20, &[6.0][..]));
+    assert_eq!((age(&at_b), at_b.f64("x")), (20, &[6.0][..]));
 }
 
 #[test]
@@ -76,7 +76,8 @@ fn the_cache_is_bounded_and_votes_at_the_end() {
         for (number, remembered) in seen[5..].iter().enumerate() {
             assert_eq!(model.f64(&format!("{VOTE}{number}.x")), remembered, "the newest four vote");
         }
-        assert_eq!(model.iter().count(), 5);
+        let weights = model.iter().filter(|(_, tensor)| tensor.role == Role::Weight);
+        assert_eq!(weights.count(), 5);
         gossip.sum(vec![]).unwrap();
         model.f64("x").to_vec()
     });
@@ -95,4 +96,25 @@ fn a_cut_under_way_makes_the_models_one() {
     for model in models {
         assert_near(&model, &[1.0], 1e-12);
     }
+}
+
+#[test]
+fn the_age_of_a_model_outlives_the_exchange() {
+    let models = flock(3, |perch| {
+        let mut model = model(vec![1.0]);
+        let mut walked = gossip(&perch, 2);
+        // The seats are of different ages: one has not begun.
+        for number in 0..perch.seat() as u64 {
+            walked.finish(step(number, vec![0.0]), &mut model).unwrap();
+        }
+        assert_eq!(age(&model), perch.seat() as u64);
+        walked.cut(Step(2), &mut model).unwrap();
+        drop(walked);
+        // As after a resume, or when members have changed: the exchange is another, the model is there.
+        let mut anew = gossip(&perch, 2);
+        anew.finish(step(2, vec![0.0]), &mut model).unwrap();
+        anew.sum(vec![]).unwrap();
+        (age(&model), model.get(AGE).unwrap().role)
+    });
+    assert_eq!(models, [(3, Role::State); 3], "one more than the oldest");
 }

@@ -193,6 +193,7 @@ impl Replicated {
             failpoint!("before-apply");
             return self.learner.apply(model, &update, &moment);
         }
+        self.group.begin(moment.step);
         let buckets = self.streamed(&mut update);
         let is_cut = self.world.is_some();
         if !is_cut {

@@ -33,7 +33,7 @@ pub struct Collected {
 /// Which sum, and who takes part.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Sitting {
-    /// How many sums came before.
+    /// What a codec's noise is drawn from: the same on all seats, another for each sum.
     pub count: u64,
     /// This seat's place in the group.
     pub me: Seat,

@@ -31,7 +31,7 @@ const TOTALS: &str = "totals/";
 /// Where a packet belongs; what its noise is drawn from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Place {
-    /// Which sum.
+    /// Which sum: the step, and which of its sums.
     pub count: u64,
     /// Which chunk.
     pub chunk: usize,

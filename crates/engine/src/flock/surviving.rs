@@ -62,6 +62,7 @@ impl Flock {
             if parting.asked() && lossy {
                 self.merger.part();
             }
+            self.merger.begin(Step(self.steps));
             let outcome = self.attempt(lossy, offer);
             // What was kept is taken from the merger before that is made anew.
             let returned = match offer {

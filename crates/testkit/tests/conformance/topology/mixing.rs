@@ -159,9 +159,19 @@ fn a_shuffle_over_a_power_of_two_uses_both_directions_of_a_link() {
     for world in 2..=17u32 {
         let pairs =
             (0..shuffle.rounds(world)).filter_map(|round| shuffle.pair(Seat(1), world, round));
-        let mutual = pairs.into_iter().all(|(to, from)| to == from);
+        let pairs: Vec<_> = pairs.collect();
+        let mutual = pairs.iter().all(|(to, from)| to == from);
         assert_eq!(mutual, world.is_power_of_two(), "world {world}");
-        assert!((shuffle.cost(world, 1000).bytes_sent_max - 1000.0).abs() < 1000.0);
+        // Of as many equal parts as there are seats, each keeps its own and sends the others.
+        let (cost, part) = (shuffle.cost(world, 1000), 1000.0 / f64::from(world));
+        let sent = pairs.len() as f64 * part;
+        assert!(
+            (cost.bytes_sent_max - sent).abs() < 1e-9,
+            "{} instead of {sent}",
+            cost.bytes_sent_max
+        );
+        assert!((cost.bytes_sent_total - sent * f64::from(world)).abs() < 1e-9);
+        assert_eq!(cost.rounds, u64::from(shuffle.rounds(world)));
     }
 }
 

@@ -276,6 +276,39 @@ fn gossip_predicts_by_the_votes_of_the_models_it_remembers() {
     assert!(said.values.iter().any(|&share| share > 0.0 && share < 1.0), "all always agree");
 }
 
+/// Their weights are short numbers: how far these have moved since they were read was once taken for zero.
+#[test]
+fn delay_compensation_reaches_networks() {
+    let network = "
+[data]
+train = 'digits'
+test = 'digits:test'
+label = 'class'
+[learner]
+name = 'mlp'
+hidden = [16]
+solver = 'sgd'
+learning_rate = 0.1
+[train]
+epochs = 5
+batch = 64
+[cluster]
+workers = 3
+topology = 'star'
+[cluster.consistency]
+name = 'delay-compensated'
+";
+    let accuracy = |lambda: &str| {
+        let job = job(network, &[&format!("cluster.consistency.lambda={lambda}")]);
+        // A correction that is far too large may leave no finite number.
+        let trained = train(job, TrainOptions::default());
+        trained.map_or(0.0, |trained| trained.report.evaluation["accuracy"])
+    };
+    let (none, far_too_much) = (accuracy("0"), accuracy("1e6"));
+    assert!(none > 0.7, "{none} without a correction");
+    assert!(far_too_much < 0.5, "{far_too_much} with one that outweighs every gradient");
+}
+
 #[test]
 fn a_lossy_run_resumes_with_what_its_codec_had_lost() {
     for (topology, codec) in [("mesh", "top-k"), ("star", "one-bit"), ("ring", "low-rank")] {

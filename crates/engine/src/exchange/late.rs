@@ -71,7 +71,8 @@ impl Reads {
                 if rows.values.kind() == Kind::I64 {
                     continue;
                 }
-                let (kept, width) = (reader.rows.entry(block.name.clone()).or_default(), rows.width);
+                let (kept, width) =
+                    (reader.rows.entry(block.name.clone()).or_default(), rows.width);
                 for (at, &row) in rows.index.iter().enumerate() {
                     let from = at * width as usize;
                     kept.insert(row, rows.values.slice(from, from + width as usize));

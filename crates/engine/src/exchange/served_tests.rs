@@ -370,7 +370,10 @@ impl Rule for Adds {
 /// before, 2.
 fn compensated(consistency: &str, numbers: fn(Vec<f64>) -> Values) -> f64 {
     let mut model = Model::new();
-    model.set(TABLE, Tensor { shape: vec![2, 2], values: numbers(vec![0.0; 4]), role: Role::Weight });
+    model.set(
+        TABLE,
+        Tensor { shape: vec![2, 2], values: numbers(vec![0.0; 4]), role: Role::Weight },
+    );
     let office = Office {
         rule: Arc::new(Adds),
         gate: gate("async", "").unwrap(),

@@ -2,6 +2,7 @@
 
 mod meeting;
 mod tiers;
+mod weighing;
 
 pub(crate) use tiers::near;
 
@@ -304,10 +305,13 @@ impl Merger {
                 let codec = codec.clone();
                 self.play(multiplied_out(update), codec)
             }
-            Way::Collected(packer) if packer.weighs() && self.group.len() > 2 => {
-                self.collect_each(update, packer)
+            Way::Collected(packer) => {
+                self.weigh(&update, packer)?;
+                if packer.weighs() && self.group.len() > 2 {
+                    return self.collect_each(update, packer);
+                }
+                self.collect(update, packer, false)
             }
-            Way::Collected(packer) => self.collect(update, packer, false),
             Way::Rounds(rounds, inner) => {
                 let world = self.group.len() as u32;
                 let mut next = rounds.first(multiplied_out(update), self.count, world);

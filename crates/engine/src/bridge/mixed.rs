@@ -175,7 +175,8 @@ impl Mixed {
         let blending = self.options.blending.clone();
         let Blending::Mixing(control) = &*blending else { return self.mix(step.0, model) };
         let turn = self.options.graph.turn(self.net.world());
-        let before = model.get(CRITICAL).map_or(0.0, |_| model.f64(CRITICAL)[0]);
+        remember(model);
+        let before = model.f64(CRITICAL)[0];
         let (mut critical, mut begun, mut rounds) = (before, weights(model), 0);
         loop {
             self.mix(step.0 * ROUNDS + u64::from(rounds), model)?;
@@ -184,12 +185,12 @@ impl Mixed {
             let mut distance = f64::INFINITY;
             if u64::from(rounds).is_multiple_of(turn) {
                 let now = weights(model);
-                let means = self.means(squared_distance(&begun, &now), stepped)?;
-                distance = means.0;
+                let seen = self.see([squared_distance(&begun, &now), stepped], before)?;
                 begun = now;
+                distance = seen.distance;
                 if u64::from(rounds) == turn {
-                    critical = control.critical(means.1, before);
-                    model.set(CRITICAL, Tensor::of(&[1], vec![critical], Role::State));
+                    critical = control.critical(seen.stepped, seen.before);
+                    model.f64_mut(CRITICAL)[0] = critical;
                 }
             }
             if !control.again(step.0 + 1, rounds, distance, critical) {
@@ -198,14 +199,17 @@ impl Mixed {
         }
     }
 
-    /// From the squares of how far this worker's model was moved by a turn of mixing and by its step: how far models are from
-    /// their mean at most, and how long steps were, as root mean squares over the flock.
-    fn means(&mut self, moved: f64, stepped: f64) -> Result<(f64, f64)> {
-        // The first seat says what the graph allows: another machine's sines may end in other bits, and all must decide alike.
-        let lag = if self.net.seat() == Seat(0) { self.lag } else { 0.0 };
-        let sums = sum(&mut self.exact, vec![moved, stepped, lag])?;
+    /// What the flock sees together, from the squares of how far this worker's model was moved by a turn of mixing and by its
+    /// step, and from the critical distance that it remembers.
+    fn see(&mut self, [moved, stepped]: [f64; 2], before: f64) -> Result<Seen> {
+        // All must decide alike, so the first seat says what the graph allows and what is remembered: another machine's sines
+        // may end in other bits, and after a loss some have finished a step that others take again.
+        let first = f64::from(u8::from(self.net.seat() == Seat(0)));
+        let numbers = vec![moved, stepped, first * self.lag, first * before];
+        let sums = sum(&mut self.exact, numbers)?;
         let mean = |square: f64| (square / f64::from(self.net.world())).sqrt();
-        Ok((sums[2] * mean(sums[0]), mean(sums[1])))
+        let distance = sums[2] * mean(sums[0]);
+        Ok(Seen { distance, stepped: mean(sums[1]), before: sums[3] })
     }
 
     fn vote(&mut self, steps: u64) -> Result<()> {
@@ -217,9 +221,29 @@ impl Mixed {
     }
 }
 
+/// What a flock sees of a turn of mixing, as root mean squares over all seats.
+struct Seen {
+    /// How far models are from their mean at most.
+    distance: f64,
+    /// How long steps were.
+    stepped: f64,
+    /// The critical distance before this step.
+    before: f64,
+}
+
+/// Gives the model a place for the critical distance: on all seats before a cut, which takes the mean of every tensor.
+fn remember(model: &mut Model) {
+    if model.get(CRITICAL).is_none() {
+        model.set(CRITICAL, Tensor::of(&[1], vec![0.0], Role::State));
+    }
+}
+
 impl Exchange for Mixed {
-    fn open(&mut self, _: Step, _: &Needs, asks: Asks, _: &mut Model) -> Result<Agreed> {
+    fn open(&mut self, _: Step, _: &Needs, asks: Asks, model: &mut Model) -> Result<Agreed> {
         self.asks = asks;
+        if matches!(&*self.options.blending, Blending::Mixing(_)) {
+            remember(model);
+        }
         // Without a barrier everyone who is asked to stop does so where it is.
         let alone = Agreed { stop: asks.stop, ..Agreed::default() };
         Ok(if self.options.waits { std::mem::take(&mut self.agreed) } else { alone })

@@ -241,6 +241,27 @@ fn after_controlled_rounds_the_true_distance_is_within_the_critical_one() {
 }
 
 #[test]
+fn after_a_loss_all_decide_by_what_the_first_seat_remembers() {
+    // Some had finished a step when somebody was lost, others had not: they remember different critical distances. If each
+    // decided by its own, one would mix where another had ended.
+    let models = flock(5, |perch| {
+        let control = blending("consensus-control", "ratio = 0.1\nrounds_max = 60");
+        let mut mixed = mixed(&perch, graph("ring"), control, true);
+        let mut model = model(vec![7.0 * perch.seat() as f64; 3]);
+        let remembered = [0.02, 50.0, 3.0, 0.4, 9.0][perch.seat()];
+        if perch.seat() < 4 {
+            model.set(CRITICAL, Tensor::of(&[1], vec![remembered], Role::State));
+        }
+        mixed.open(Step(3), &Needs::All, Asks::default(), &mut model).unwrap();
+        mixed.finish(step(3, vec![0.1; 3]), &mut model).unwrap();
+        mixed.sum(vec![]).unwrap();
+        model
+    });
+    let critical: Vec<f64> = models.iter().map(|model| model.f64(CRITICAL)[0]).collect();
+    assert!(critical.iter().all(|&it| it == critical[0] && it < 0.05), "{critical:?}");
+}
+
+#[test]
 fn rounds_are_those_of_their_steps_whenever_an_exchange_is_built() {
     // Seven steps at a stretch, or three and four: the exponential graph goes on where it was.
     let walked = |stretches: &[std::ops::Range<u64>], controlled: bool| {

@@ -6,7 +6,9 @@
 /// step never lowers the critical distance.
 pub trait MixControl: Send + Sync {
     /// Whether to mix once more, when `rounds` were made after step `steps` and the root mean square distance of
-    /// the models to their mean is `distance`. `critical` is what [`MixControl::critical`] last returned.
+    /// the models to their mean is at most `distance`: infinite where nothing is known of it. Nobody knows the mean, so this is
+    /// a bound, made of how far mixing has moved the models and of the graph. `critical` is what
+    /// [`MixControl::critical`] last returned.
     fn again(&self, steps: u64, rounds: u32, distance: f64, critical: f64) -> bool;
 
     /// The critical distance after a step whose models moved by `moved` (root mean square over workers), given

@@ -23,6 +23,7 @@ pub mod merge;
 pub mod neighbours;
 pub mod net;
 pub mod node;
+mod pace;
 pub mod parting;
 mod placement;
 pub mod recovery;

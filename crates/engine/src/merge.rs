@@ -2,6 +2,7 @@
 
 mod meeting;
 mod tiers;
+mod weighing;
 
 pub(crate) use tiers::near;
 
@@ -345,10 +346,13 @@ impl Merger {
                 let codec = codec.clone();
                 self.play(multiplied_out(update), codec)
             }
-            Way::Collected(packer) if packer.weighs() && self.group.len() > 2 => {
-                self.collect_each(update, packer)
+            Way::Collected(packer) => {
+                self.weigh(&update, packer)?;
+                if packer.weighs() && self.group.len() > 2 {
+                    return self.collect_each(update, packer);
+                }
+                self.collect(update, packer, false)
             }
-            Way::Collected(packer) => self.collect(update, packer, false),
             Way::Rounds(rounds, inner) => {
                 let world = self.group.len() as u32;
                 let update = multiplied_out(update);

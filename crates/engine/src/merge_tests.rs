@@ -2,7 +2,7 @@
 //! depend neither on the transport nor on when a merger was built, and bytes that are what they are said to be.
 
 use super::*;
-use crate::bridge::adder::{PATIENCE, Perch, perches, run_all};
+use crate::bridge::adder::{PATIENCE, Perch, perches, perches_that, run_all};
 use crate::choices::{codec, summing};
 use crate::neighbours::Neighbours;
 use starlings_codec::CODECS;
@@ -337,5 +337,41 @@ fn topologies_send_as_many_bytes_as_they_say() {
             let total = sent.iter().sum();
             assert!(near(cost.bytes_sent_total, total), "{name} {world}: {cost:?}, not {sent:?}");
         }
+    }
+}
+
+#[test]
+fn what_links_carry_is_measured_once_and_known_to_all_alike() {
+    // Seat 1 takes 40 ms for a probe of 64 KiB: some 1.6 MB a second, of which 2^21 is the nearest power of two at most.
+    for world in [2, 3, 4] {
+        let seats = perches_that(world, |from, header| {
+            if from == 1 && header.kind == 11 {
+                std::thread::sleep(Duration::from_millis(40));
+            }
+        });
+        let known = run_all(&seats, |perch| {
+            let topology = summing("mesh", "").unwrap();
+            let options = MergeOptions::exact(1, &perch.net, topology, PATIENCE);
+            let carriage = crate::choices::codec("auto", "").unwrap();
+            let shapes: Shapes = [("w".to_string(), (100, 100)), ("v".to_string(), (10, 1))].into();
+            let options = MergeOptions { carriage, shapes: Arc::new(shapes), ..options };
+            let mut merger = Merger::new(perch.net.clone(), options);
+            let mut after = |name: &str, len: usize| {
+                let update = Update { blocks: vec![Block::dense(name, vec![1.0; len])] };
+                let sum = merger.merge(update).unwrap();
+                assert_eq!(sum.f64(name), vec![f64::from(world); len]);
+                match &merger.way {
+                    Way::Collected(packer) => packer.bandwidth(),
+                    _ => panic!("what is weighed is collected"),
+                }
+            };
+            assert_eq!(after("v", 10), None, "what is small is not worth a probe");
+            let known = after("w", 10_000);
+            assert_eq!(after("w", 10_000), known);
+            assert_eq!(perch.sent(Lane::Exchange, 11), 1, "one probe");
+            known
+        });
+        assert!(known.iter().all(|&it| it == known[0]), "{known:?}");
+        assert!(known[0].is_some_and(|it| it > 0.0 && it <= 2f64.powi(21)), "{known:?}");
     }
 }

@@ -6,10 +6,12 @@ mod count;
 mod keys;
 mod owners;
 mod random_regular;
+mod spectrum;
 mod topologies;
 
 pub use keys::{KeyRing, KeyTable};
 pub use owners::{moves, owners_to_moves};
+pub use spectrum::lag;
 pub use topologies::{BuildTopology, TOPOLOGIES};
 
 use starlings_core::Seat;
@@ -101,7 +103,8 @@ impl Form {
 /// Laws: `weights` of a seat are positive and sum to one, itself included; what a seat weighs it is sent
 /// (`sends_to` of the others names it); the matrix of all weights is doubly stochastic, so that mixing keeps
 /// the mean; mixing again and again brings all models to that mean, in `rounds_max` rounds of the schedule
-/// information has passed from every seat to every other; a world of one does nothing.
+/// information has passed from every seat to every other; after `turn` rounds the schedule begins again; a world of one
+/// does nothing.
 pub trait Graph: Send + Sync {
     /// Whom a seat sends its model to in a round of mixing, in the order of seats.
     fn sends_to(&self, seat: Seat, world: u32, round: u64) -> Vec<Seat>;
@@ -111,6 +114,12 @@ pub trait Graph: Send + Sync {
 
     /// Rounds after which a number known to one seat has reached every seat.
     fn rounds_max(&self, world: u32) -> u64;
+
+    /// Rounds after which the weights are those of the first again.
+    fn turn(&self, world: u32) -> u64 {
+        let _ = world;
+        1
+    }
 
     /// What one round costs for a model of `bytes`.
     fn cost(&self, world: u32, bytes: u64) -> Cost;

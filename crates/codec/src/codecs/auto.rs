@@ -14,8 +14,8 @@
 //! factors    8 · terms · (rows + columns)               nothing         0.25 ns · terms · rows · columns
 //! ```
 //!
-//! The learner has the factors before it has the matrix, and multiplies its own out in any case. Without a known
-//! bandwidth bytes alone decide. Among equals the simpler way wins: dense, then sparse.
+//! The learner has the factors before it has the matrix, and multiplies its own out in any case. The engine measures the
+//! bandwidth where blocks are large enough; without it bytes alone decide. Among equals the simpler way wins: dense, then sparse.
 
 use super::BuildCodec;
 use crate::{Cheapest, Facts, Scheme, Way, sparse};
@@ -23,7 +23,7 @@ use starlings_core::{Ability, Entry};
 
 pub(super) const ENTRY: Entry<BuildCodec> = Entry {
     name: "auto",
-    summary: "Each block travels dense, sparse or as factors, whichever is cheapest; exactly in any case",
+    summary: "Each block travels dense, sparse or as factors, whichever is cheapest over the measured bandwidth; exactly in any case",
     reference: "Zhang et al.: Poseidon: an efficient communication architecture for distributed deep learning on GPU clusters, USENIX ATC 2017",
     params: &[],
     gives: &[Ability::Lossless],

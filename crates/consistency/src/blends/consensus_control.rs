@@ -2,6 +2,10 @@
 //! beyond a critical distance from their mean they learn less well. That distance is of the order of a step, so
 //! neighbours mix after each step until they are within a fraction of the steps' size: Γ = ratio × an exponential mean
 //! of the norms of the steps. Where the graph mixes fast or models are close, once is enough.
+//!
+//! Nobody knows the mean. The engine bounds the distance from it by what a round of mixing has moved the models, times what the
+//! spectrum of the graph allows (`starlings_topology::lag`): 4 on a ring of eight, 19 on one of sixteen. So below the limit of
+//! rounds the true distance is never above the critical one.
 
 use crate::gates::Bulk;
 use crate::{Blending, BuildConsistency, Consistency, MixControl};
@@ -16,13 +20,13 @@ pub(super) const ENTRY: Entry<BuildConsistency> = Entry {
             name: "ratio",
             kind: ParamKind::Float { min: 0.0, max: 1e6 },
             default: Some("0.5"),
-            help: "distance from the mean that is allowed, as a fraction of the size of a step",
+            help: "distance from the mean that is allowed after mixing, as a fraction of the size of a step",
         },
         Param {
             name: "rounds_max",
             kind: ParamKind::Integer { min: 1, max: 10_000 },
             default: Some("16"),
-            help: "how often neighbours mix after a step at most",
+            help: "how often neighbours mix after a step at most, however far apart they still are",
         },
     ],
     gives: &[Ability::Barrier],

@@ -13,7 +13,7 @@ pub(crate) const ENTRY: Entry<BuildConsistency> = Entry {
         name: "spare",
         kind: ParamKind::Integer { min: 0, max: 1_000_000 },
         default: Some("1"),
-        help: "workers that a step does not wait for; at least one worker is always waited for",
+        help: "workers (or groups of them) that a step does not wait for; at least one is always waited for",
     }],
     gives: &[],
     needs: &[Ability::Served, Ability::RowWise, Ability::OneWay],

@@ -2,9 +2,9 @@
 
 use super::gossip::WalkOptions;
 use super::mixed::MixOptions;
-use super::owned::Habits;
 use super::partial::PartialOptions;
 use super::replicated::Mergers;
+use super::rhythm::Habits;
 use super::{Blended, Exchange, Gossip, Grouped, Mixed, Owned, PartialExchange, Replicated};
 use crate::choices::{Carriage, Choices, Layout, raw, summing};
 use crate::courier::{Courier, Route};
@@ -241,6 +241,15 @@ impl Plans<'_> {
     fn owned(&self) -> Result<Built> {
         let service = self.service();
         let (thread, ledger) = self.serve(&service, self.everyone())?;
+        let habits = self.habits(self.net.seat(), self.net.world());
+        let slowest = self.clocks.iter().copied().min().unwrap_or(self.start.0);
+        let client = Client::new(self.net.clone(), service, self.job.seed).begun(slowest);
+        let owned = Owned::new(client, self.exact(), habits, self.net.clone());
+        Ok(Built { exchange: Box::new(owned), server: Some(thread), ledger })
+    }
+
+    /// How one of some that push uses the owners.
+    fn habits(&self, seat: Seat, pushers: u32) -> Habits {
         let gate = &self.choices.gate;
         let cadence = match &*self.choices.blend {
             Blending::Cadence(cadence) => Some(*cadence),
@@ -250,14 +259,9 @@ impl Plans<'_> {
         let local = self.choices.learner.gives().contains(&Ability::LocalSteps);
         let echo =
             (local && (gate.pushes() || cadence.is_some())).then(|| self.choices.learner.clone());
-        let world = self.net.world();
-        let (seat, skips) = (self.net.seat(), gate.quorum(world) < world);
+        let skips = gate.quorum(pushers) < pushers;
         let repeats = self.survives && gate.lead_max() == Some(0);
-        let habits = Habits { echo, cadence, seat, skips, repeats };
-        let slowest = self.clocks.iter().copied().min().unwrap_or(self.start.0);
-        let client = Client::new(self.net.clone(), service, self.job.seed).begun(slowest);
-        let owned = Owned::new(client, self.exact(), habits, self.net.clone());
-        Ok(Built { exchange: Box::new(owned), server: Some(thread), ledger })
+        Habits { echo, cadence, seat, skips, repeats }
     }
 
     fn grouped(&self, size: u32) -> Result<Built> {
@@ -265,13 +269,14 @@ impl Plans<'_> {
         let first = seat / size * size;
         let group: Vec<Seat> = (first..(first + size).min(world)).map(Seat).collect();
         let service = self.service();
-        let firsts = (0..world).step_by(size as usize).map(Seat).collect();
+        let firsts: Vec<Seat> = (0..world).step_by(size as usize).map(Seat).collect();
+        let habits = self.habits(Seat(first), firsts.len() as u32);
         let (thread, ledger) = self.serve(&service, firsts)?;
         let client = (seat == first).then(|| Client::new(self.net.clone(), service, self.job.seed));
         // What leaves the group is encoded by the codec; inside, contributions are summed as they are.
         let mergers =
             [self.exact_among(5, group.clone()), self.exact_among(6, group), self.exact()];
-        let grouped = Grouped::new(client, mergers, self.net.clone());
+        let grouped = Grouped::new(client, mergers, habits, self.net.clone());
         Ok(Built { exchange: Box::new(grouped), server: Some(thread), ledger })
     }
 }

@@ -1,6 +1,11 @@
 //! Neighbours mix their models after each step of their own: x ← Σ wⱼ xⱼ − step (Lian et al., 2017: D-PSGD; Li
-//! et al., 2015: MALT). Nobody sums over the flock. With a barrier a worker waits for the models of its
+//! et al., 2015: MALT). Nobody sums models over the flock. With a barrier a worker waits for the models of its
 //! neighbours; without one it mixes those that have come.
+//!
+//! Where mixing is controlled (Kong et al., 2021) neighbours mix until a bound of their distance from the mean is small enough:
+//! how far a turn of the graph's schedule has moved the models, a number of each that is summed over the flock, times what the
+//! graph's spectrum allows ([`lag`]). Rounds are numbered by steps, and what control remembers lies in the model, so
+//! that a run that is resumed goes on with the same bits.
 
 use super::{Agreed, Exchange, HandedIn, agreed, asks_block, sum, unify};
 use crate::exchange::model_wire::{
@@ -11,9 +16,9 @@ use crate::merge::Merger;
 use crate::net::{Arrival, Net};
 use starlings_codec::Codec;
 use starlings_consistency::Blending;
-use starlings_core::{Deadline, Fault, Model, Result, Seat, Step, Update};
+use starlings_core::{Deadline, Fault, Model, Result, Role, Seat, Step, Tensor, Update};
 use starlings_learn::{Learner, Needs, Outcome};
-use starlings_topology::Graph;
+use starlings_topology::{Graph, lag};
 use starlings_transport::{Header, Lane};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,6 +29,12 @@ const KIND: u8 = 8;
 
 /// Steps between two votes on stopping and on checkpoints.
 const VOTE_STEPS: u64 = 16;
+
+/// Where mixing is controlled, each step has so many numbers for its rounds: more than any control makes.
+const ROUNDS: u64 = 1 << 16;
+
+/// The critical distance, in the model: part of a checkpoint.
+const CRITICAL: &str = "blend.critical";
 
 /// How neighbours mix.
 pub struct MixOptions {
@@ -45,8 +56,8 @@ pub struct Mixed {
     options: MixOptions,
     net: Arc<Net>,
     exact: Merger,
-    round: u64,
-    critical: f64,
+    /// How far from the mean models can be after a turn that moved them by 1, where mixing is controlled.
+    lag: f64,
     asks: Asks,
     agreed: Agreed,
     bytes_raw: u64,
@@ -63,13 +74,14 @@ impl Mixed {
         net: Arc<Net>,
         exact: Merger,
     ) -> Mixed {
+        let controlled = matches!(&*options.blending, Blending::Mixing(_));
+        let lag = if controlled { lag(&*options.graph, net.world()) } else { 0.0 };
         Mixed {
             learner,
             options,
             net,
             exact,
-            round: 0,
-            critical: 0.0,
+            lag,
             asks: Asks::default(),
             agreed: Agreed::default(),
             bytes_raw: 0,
@@ -77,10 +89,9 @@ impl Mixed {
         }
     }
 
-    /// One round of mixing. Gives the squared distance that this worker's model moved.
-    fn mix(&mut self, model: &mut Model) -> Result<f64> {
-        let (seat, world, round) = (self.net.seat(), self.net.world(), self.round);
-        self.round += 1;
+    /// One round of mixing.
+    fn mix(&mut self, round: u64, model: &mut Model) -> Result<()> {
+        let (seat, world) = (self.net.seat(), self.net.world());
         let own = weights(model);
         let by = Deadline::after(self.options.patience);
         let message = write([round, 0, 0], &own, &*self.options.codec);
@@ -91,23 +102,21 @@ impl Mixed {
         }
         let shares = self.options.graph.weights(seat, world, round);
         if self.options.waits {
-            self.await_neighbours(&shares, &own, by)?;
+            self.await_neighbours(Step(round), &shares, &own)?;
         } else {
             self.take_arrived(&own)?;
         }
-        let mixed = self.combine(&shares, &own);
-        let moved = squared_distance(&own, &mixed);
-        put(model, &mixed);
-        Ok(moved)
+        put(model, &self.combine(&shares, &own));
+        Ok(())
     }
 
     fn await_neighbours(
         &mut self,
+        round: Step,
         shares: &[(Seat, f64)],
         own: &Update,
-        by: Deadline,
     ) -> Result<()> {
-        let (seat, round) = (self.net.seat(), Step(self.round - 1));
+        let (seat, by) = (self.net.seat(), Deadline::after(self.options.patience));
         for &(peer, _) in shares.iter().filter(|(peer, _)| *peer != seat) {
             let wanted = |arrival: &Arrival| {
                 arrival.header.kind == KIND && arrival.from == peer && arrival.header.step == round
@@ -162,23 +171,45 @@ impl Mixed {
     }
 
     /// Mixes until the models are close enough, where that is controlled.
-    fn settle(&mut self, steps: u64, stepped: f64, model: &mut Model) -> Result<()> {
+    fn settle(&mut self, step: Step, stepped: f64, model: &mut Model) -> Result<()> {
         let blending = self.options.blending.clone();
-        let Blending::Mixing(control) = &*blending else { return self.mix(model).map(|_| ()) };
-        let world = f64::from(self.net.world());
-        let mut rounds = 0;
+        let Blending::Mixing(control) = &*blending else { return self.mix(step.0, model) };
+        let turn = self.options.graph.turn(self.net.world());
+        remember(model);
+        let before = model.f64(CRITICAL)[0];
+        let (mut critical, mut begun, mut rounds) = (before, weights(model), 0);
         loop {
-            let moved = self.mix(model)?;
+            self.mix(step.0 * ROUNDS + u64::from(rounds), model)?;
             rounds += 1;
-            let sums = sum(&mut self.exact, vec![moved, stepped])?;
-            let (distance, stepped) = ((sums[0] / world).sqrt(), (sums[1] / world).sqrt());
-            if rounds == 1 {
-                self.critical = control.critical(stepped, self.critical);
+            // In the middle of a turn nothing can be said: some models may not have heard of each other.
+            let mut distance = f64::INFINITY;
+            if u64::from(rounds).is_multiple_of(turn) {
+                let now = weights(model);
+                let seen = self.see([squared_distance(&begun, &now), stepped], before)?;
+                begun = now;
+                distance = seen.distance;
+                if u64::from(rounds) == turn {
+                    critical = control.critical(seen.stepped, seen.before);
+                    model.f64_mut(CRITICAL)[0] = critical;
+                }
             }
-            if !control.again(steps, rounds, distance, self.critical) {
+            if !control.again(step.0 + 1, rounds, distance, critical) {
                 return Ok(());
             }
         }
+    }
+
+    /// What the flock sees together, from the squares of how far this worker's model was moved by a turn of mixing and by its
+    /// step, and from the critical distance that it remembers.
+    fn see(&mut self, [moved, stepped]: [f64; 2], before: f64) -> Result<Seen> {
+        // All must decide alike, so the first seat says what the graph allows and what is remembered: another machine's sines
+        // may end in other bits, and after a loss some have finished a step that others take again.
+        let first = f64::from(u8::from(self.net.seat() == Seat(0)));
+        let numbers = vec![moved, stepped, first * self.lag, first * before];
+        let sums = sum(&mut self.exact, numbers)?;
+        let mean = |square: f64| (square / f64::from(self.net.world())).sqrt();
+        let distance = sums[2] * mean(sums[0]);
+        Ok(Seen { distance, stepped: mean(sums[1]), before: sums[3] })
     }
 
     fn vote(&mut self, steps: u64) -> Result<()> {
@@ -190,9 +221,29 @@ impl Mixed {
     }
 }
 
+/// What a flock sees of a turn of mixing, as root mean squares over all seats.
+struct Seen {
+    /// How far models are from their mean at most.
+    distance: f64,
+    /// How long steps were.
+    stepped: f64,
+    /// The critical distance before this step.
+    before: f64,
+}
+
+/// Gives the model a place for the critical distance: on all seats before a cut, which takes the mean of every tensor.
+fn remember(model: &mut Model) {
+    if model.get(CRITICAL).is_none() {
+        model.set(CRITICAL, Tensor::of(&[1], vec![0.0], Role::State));
+    }
+}
+
 impl Exchange for Mixed {
-    fn open(&mut self, _: Step, _: &Needs, asks: Asks, _: &mut Model) -> Result<Agreed> {
+    fn open(&mut self, _: Step, _: &Needs, asks: Asks, model: &mut Model) -> Result<Agreed> {
         self.asks = asks;
+        if matches!(&*self.options.blending, Blending::Mixing(_)) {
+            remember(model);
+        }
         // Without a barrier everyone who is asked to stop does so where it is.
         let alone = Agreed { stop: asks.stop, ..Agreed::default() };
         Ok(if self.options.waits { std::mem::take(&mut self.agreed) } else { alone })
@@ -204,7 +255,7 @@ impl Exchange for Mixed {
         let moment = handed.alone();
         let outcome = self.learner.apply(model, &handed.update, &moment)?;
         let stepped = before.map_or(0.0, |before| squared_distance(&before, &weights(model)));
-        self.settle(moment.step.0 + 1, stepped, model)?;
+        self.settle(moment.step, stepped, model)?;
         self.vote(moment.step.0 + 1)?;
         Ok(outcome)
     }

@@ -25,6 +25,7 @@ mod partial;
 #[cfg(test)]
 mod parting_tests;
 mod replicated;
+mod rhythm;
 mod unify;
 
 pub use blended::Blended;

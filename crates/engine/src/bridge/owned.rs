@@ -2,31 +2,16 @@
 //! cadence (Dean et al., 2012: Downpour) a worker steps on its own copy, pushes what has accrued every so many steps
 //! and fetches every so many others.
 
+use super::rhythm::{Accrued, Habits, Opening};
 use super::{Agreed, Exchange, HandedIn, latest, local_loss, steps_of_all, sum};
 use crate::exchange::packet::Losses;
 use crate::exchange::served::{Asks, News};
 use crate::merge::Merger;
 use crate::net::Net;
 use crate::serve::Client;
-use starlings_consistency::Cadence;
-use starlings_core::{Block, Body, Fault, Model, Result, Seat, Step, Update};
-use starlings_learn::{Learner, Moment, Needs, Outcome, Sink};
+use starlings_core::{Block, Body, Fault, Model, Result, Step, Update};
+use starlings_learn::{Moment, Needs, Outcome, Sink};
 use std::sync::{Arc, Mutex, MutexGuard};
-
-/// How a worker uses its owners.
-#[derive(Clone)]
-pub struct Habits {
-    /// The learner, where contributions also enter the worker's own copy.
-    pub echo: Option<Arc<dyn Learner>>,
-    /// When to push and fetch, where that is not every step.
-    pub cadence: Option<Cadence>,
-    /// This seat.
-    pub seat: Seat,
-    /// Whether the flock goes on without those who are late.
-    pub skips: bool,
-    /// Whether a step may have to be taken again: members may be lost, and there is a barrier.
-    pub repeats: bool,
-}
 
 /// The rows of the model live at owners; workers push contributions and pull what they need.
 pub struct Owned {
@@ -35,10 +20,7 @@ pub struct Owned {
     held: Arc<Mutex<Held>>,
     exact: Merger,
     habits: Habits,
-    /// Contributions that have not been pushed yet, and the moment of the last.
-    accrued: Option<(Moment, Update)>,
-    /// Steps up to which this worker has pushed: what a cut must wait for. Steps that it skipped are not due.
-    pushed: u64,
+    accrued: Accrued,
     /// The newest cut that this worker took part in.
     cut_at: u64,
     /// The step that was begun last, and what the codec had lost before it.
@@ -52,36 +34,8 @@ impl Owned {
     pub fn new(client: Client, exact: Merger, habits: Habits, net: Arc<Net>) -> Owned {
         let client = Arc::new(Mutex::new(client));
         let held = Arc::default();
-        let (accrued, before) = (None, None);
-        Owned { client, held, exact, habits, accrued, pushed: 0, cut_at: 0, before, net }
-    }
-
-    fn push_accrued(&mut self) -> Result<()> {
-        match self.accrued.take() {
-            Some((moment, update)) => self.push(&moment, &update),
-            None => Ok(()),
-        }
-    }
-
-    fn push(&mut self, moment: &Moment, update: &Update) -> Result<()> {
-        self.pushed = moment.step.0 + 1;
-        client(&self.client).push(moment, update, true)
-    }
-
-    /// Adds a contribution to those that wait.
-    fn accrue(&mut self, moment: Moment, update: Update) -> Result<()> {
-        let update = match self.accrued.take() {
-            None => update,
-            Some((_, mut sum)) => {
-                let differs = |error: starlings_core::FoldError| {
-                    Fault::caller(format!("contributions cannot accrue: {error}"))
-                };
-                sum.fold(&update).map_err(differs)?;
-                sum
-            }
-        };
-        self.accrued = Some((moment, update));
-        Ok(())
+        let (accrued, before) = (Accrued::default(), None);
+        Owned { client, held, exact, habits, accrued, cut_at: 0, before, net }
     }
 }
 
@@ -120,34 +74,27 @@ fn client(client: &Mutex<Client>) -> MutexGuard<'_, Client> {
 
 impl Exchange for Owned {
     fn open(&mut self, step: Step, needs: &Needs, asks: Asks, model: &mut Model) -> Result<Agreed> {
-        let mut needs = needs;
-        let mut asks = asks;
-        if let Some(Cadence { fetch, warm, .. }) = self.habits.cadence {
-            // While one replica warms the model up, the others wait for its last step.
-            if step.0 < warm && self.habits.seat != Seat(0) {
-                return Ok(Agreed { skip_to: Some(Step(warm)), ..Agreed::default() });
+        let wished = asks.stop || asks.cut || client(&self.client).parts();
+        match self.habits.opening(step, wished) {
+            Opening::Skip(later) => {
+                return Ok(Agreed { skip_to: Some(later), ..Agreed::default() });
             }
-            let parts = client(&self.client).parts();
-            if !(step.0.is_multiple_of(fetch) || step.0 == warm || asks.stop || asks.cut || parts) {
-                return Ok(Agreed::default());
-            }
-            // Whoever warms the model up does not wait for itself, and is not cut: the others could not take part.
-            let warms = self.habits.seat == Seat(0);
-            (needs, asks.after) = (&Needs::All, if warms { 0 } else { warm });
-            asks.cut &= step.0 >= warm;
+            Opening::Go => return Ok(Agreed::default()),
+            Opening::Fetch => {}
         }
+        let needs = if self.habits.cadence.is_some() { &Needs::All } else { needs };
+        let asks = self.habits.asks(step, asks);
         let News { stop_at, cut_at, slowest } =
             client(&self.client).pull(step, needs, asks, model)?;
         client(&self.client).pulled();
         if self.habits.repeats {
             self.before = Some((step, client(&self.client).residuals().save()));
         }
-        let late = self.habits.skips && slowest > step.0 && slowest != u64::MAX;
         let reached = |at: Option<u64>| at.is_some_and(|at| at <= step.0);
         Ok(Agreed {
             stop: reached(stop_at),
             cut: reached(cut_at.filter(|&at| at > self.cut_at)),
-            skip_to: late.then_some(Step(slowest)),
+            skip_to: self.habits.late(step, slowest),
             part: false,
         })
     }
@@ -176,24 +123,16 @@ impl Exchange for Owned {
             let own = if self.habits.cadence.is_some() { alone } else { moment };
             learner.apply(model, &update, &own)?;
         }
-        match self.habits.cadence {
-            None => self.push(&moment, &update)?,
-            Some(Cadence { push, warm, .. }) => {
-                self.accrue(moment, update)?;
-                let steps = moment.step.0 + 1;
-                // The others wait for the last step of the warm-up.
-                if steps.is_multiple_of(push) || steps == warm || client(&self.client).parts() {
-                    self.push_accrued()?;
-                }
-            }
-        }
+        let mut client = client(&self.client);
+        let parts = client.parts();
+        self.accrued.take(&mut client, self.habits.cadence, (moment, update), parts)?;
         Ok(Outcome { objective, ..Outcome::default() })
     }
 
     fn cut(&mut self, step: Step, model: &mut Model) -> Result<Step> {
-        self.push_accrued()?;
+        self.accrued.flush(&mut client(&self.client))?;
         let latest = latest(&mut self.exact, &self.net, step)?;
-        let due = steps_of_all(&mut self.exact, &self.net, Step(self.pushed))?;
+        let due = steps_of_all(&mut self.exact, &self.net, self.accrued.pushed())?;
         client(&self.client).pull_all(latest, due, model)?;
         self.cut_at = self.cut_at.max(latest.0);
         // Nobody goes on before all have read the cut.
@@ -205,8 +144,9 @@ impl Exchange for Owned {
     }
 
     fn close(&mut self, step: Step) -> Result<()> {
-        self.push_accrued()?;
-        client(&self.client).finished(step)
+        let mut client = client(&self.client);
+        self.accrued.flush(&mut client)?;
+        client.finished(step)
     }
 
     fn bytes_raw(&self) -> u64 {

@@ -11,9 +11,10 @@ use crate::exchange::ownership::Ownership;
 use crate::exchange::served::{Office, Shard};
 use crate::rules::Learned;
 use crate::serve::{self, Service};
-use starlings_consistency::{Blending, Gate};
-use starlings_core::Rng;
+use starlings_consistency::{Blending, Cadence, Gate};
+use starlings_core::{Rng, Seat};
 use starlings_transport::Lane;
+use std::sync::Barrier;
 
 const LEN: usize = 12;
 const PUSH: u8 = 1;
@@ -57,10 +58,37 @@ fn change(seat: usize, number: u64) -> Vec<f64> {
     (0..LEN).map(|_| rng.normal()).collect()
 }
 
+/// A seat of a group of two, which pushes and fetches with a cadence if there is one.
+fn grouped(perch: &Perch, gate: Arc<dyn Gate>, cadence: Option<Cadence>) -> Grouped {
+    let first = perch.seat() as u32 / 2 * 2;
+    let group = vec![Seat(first), Seat(first + 1)];
+    let firsts: Vec<Seat> = all(perch.net.world()).into_iter().step_by(2).collect();
+    let pushers = firsts.len() as u32;
+    let skips = gate.quorum(pushers) < pushers;
+    let client = serve(perch, gate, firsts);
+    let client = (perch.seat() as u32 == first).then_some(client);
+    let mergers =
+        [perch.exact_among(5, group.clone()), perch.exact_among(6, group), perch.exact(3)];
+    let echo = cadence.map(|_| Adder::shared());
+    let habits = Habits { echo, cadence, seat: Seat(first), skips, repeats: false };
+    Grouped::new(client, mergers, habits, perch.net.clone())
+}
+
 /// Walks as a worker does, to the end; gives the steps that it took and its model.
 fn walk(perch: &Perch, exchange: &mut dyn Exchange, steps: u64) -> (Vec<u64>, Vec<f64>) {
+    walk_after(perch, exchange, steps, |_| {})
+}
+
+/// As [`walk`], and calls `before` with each step that it is about to open.
+fn walk_after(
+    perch: &Perch,
+    exchange: &mut dyn Exchange,
+    steps: u64,
+    before: impl Fn(u64),
+) -> (Vec<u64>, Vec<f64>) {
     let (mut taken, mut model, mut number) = (Vec::new(), model(vec![0.0; LEN]), 0);
     while number < steps {
+        before(number);
         let asks = Asks::default();
         let agreed = exchange.open(Step(number), &Needs::All, asks, &mut model).unwrap();
         if let Some(later) = agreed.skip_to {
@@ -244,13 +272,7 @@ fn groups_around_owners_come_to_what_owners_come_to() {
         });
         let seats = perches(4);
         let together = run_all(&seats, |perch| {
-            let first = perch.seat() as u32 / 2 * 2;
-            let group = vec![Seat(first), Seat(first + 1)];
-            let client = serve(&perch, gate(name, parameters).unwrap(), vec![Seat(0), Seat(2)]);
-            let client = (perch.seat() as u32 == first).then_some(client);
-            let mergers =
-                [perch.exact_among(5, group.clone()), perch.exact_among(6, group), perch.exact(3)];
-            let mut grouped = Grouped::new(client, mergers, perch.net.clone());
+            let mut grouped = grouped(&perch, gate(name, parameters).unwrap(), None);
             walk(&perch, &mut grouped, 6).1
         });
         for model in &together {
@@ -261,4 +283,61 @@ fn groups_around_owners_come_to_what_owners_come_to() {
             seats.iter().map(|perch| perch.sent(Lane::Request, PUSH)).collect();
         assert_eq!(pushes, [18, 0, 18, 0], "{name}");
     }
+}
+
+#[test]
+fn a_group_with_a_cadence_pushes_and_fetches_at_its_periods_and_loses_nothing() {
+    let mut bytes = Vec::new();
+    for (fetch, push, pushes, fetches) in [(1, 1, 12, 12), (3, 2, 6, 4), (5, 4, 3, 3)] {
+        let seats = perches(4);
+        let cadence = Some(Cadence { fetch, push, warm: 0 });
+        let runs = run_all(&seats, |perch| {
+            let mut grouped = grouped(&perch, gate("async", "").unwrap(), cadence);
+            let (taken, model) = walk(&perch, &mut grouped, 12);
+            (taken, model, grouped.bytes_raw())
+        });
+        let taken: Vec<Vec<u64>> = runs.iter().map(|(taken, ..)| taken.clone()).collect();
+        for (perch, (_, model, _)) in seats.iter().zip(&runs) {
+            assert_near(model, &total(&taken), 1e-12);
+            // Only the first of a group talks to owners, to three others; the last pull is that of the cut.
+            let talks = if perch.seat().is_multiple_of(2) { 3 } else { 0 };
+            let sent = [PUSH, PULL].map(|kind| perch.sent(Lane::Request, kind));
+            assert_eq!(sent, [talks * pushes, talks * (fetches + 1)], "fetch {fetch} push {push}");
+        }
+        bytes.push(runs.iter().map(|(.., bytes)| bytes).sum::<u64>());
+    }
+    assert!(bytes.is_sorted_by(|more, less| less < more), "{bytes:?} for longer periods");
+}
+
+#[test]
+fn one_group_warms_the_model_up_and_the_others_begin_from_there() {
+    let runs = flock(4, |perch| {
+        let cadence = Some(Cadence { fetch: 3, push: 5, warm: 7 });
+        let mut grouped = grouped(&perch, gate("async", "").unwrap(), cadence);
+        walk(&perch, &mut grouped, 12)
+    });
+    let (taken, models): (Vec<_>, Vec<_>) = runs.into_iter().unzip();
+    let (whole, late): (Vec<u64>, Vec<u64>) = ((0..12).collect(), (7..12).collect());
+    assert_eq!(taken, [whole.clone(), whole, late.clone(), late]);
+    models.iter().for_each(|model| assert_near(model, &total(&taken), 1e-12));
+}
+
+#[test]
+fn a_slow_group_is_skipped_where_others_are_not_waited_for() {
+    let together = Barrier::new(6);
+    let runs = flock(6, |perch| {
+        let mut grouped = grouped(&perch, gate("backup-workers", "spare = 1").unwrap(), None);
+        // The last group begins when the others have done six steps.
+        let meets_at = if perch.seat() < 4 { 6 } else { 0 };
+        walk_after(&perch, &mut grouped, 10, |number| {
+            if number == meets_at {
+                together.wait();
+            }
+        })
+    });
+    let (taken, models): (Vec<_>, Vec<_>) = runs.into_iter().unzip();
+    assert_eq!(taken[0][..6], [0, 1, 2, 3, 4, 5]);
+    assert_eq!(taken[4], taken[5], "a group goes together");
+    assert!(taken[4].iter().all(|&number| number >= 6), "{:?} were taken late", taken[4]);
+    assert!(models.iter().all(|model| model == &models[0]), "all end with the same model");
 }

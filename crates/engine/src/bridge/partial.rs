@@ -9,8 +9,9 @@ use crate::exchange::model_wire::{add_scaled, put, weights, zeros_like};
 use crate::exchange::served::Asks;
 use crate::merge::Merger;
 use crate::net::{Arrival, Net};
+use crate::pace::{bytes_per_second, probe};
 use starlings_codec::{Codec, Into as Put};
-use starlings_core::{Body, Deadline, Fault, Model, Result, Seat, Step, Update};
+use starlings_core::{Block, Body, Deadline, Fault, Model, Result, Seat, Step, Update};
 use starlings_learn::{Learner, Needs, Outcome};
 use starlings_topology::{Pace, Partial};
 use starlings_transport::{Header, Lane};
@@ -76,22 +77,23 @@ impl PartialExchange {
         }
     }
 
-    /// Chooses the number of parts from what links carry and how long steps take. The first choice measures
-    /// a sum of some bytes; later ones know how long steps really took.
+    /// Chooses the number of parts from what links carry and how long steps take. Links are measured at the first choice,
+    /// after all have met: the slowest seat's computation is no link's. Later choices know how long steps really took.
     fn choose(&mut self, step: u64, bytes: u64) -> Result<()> {
         if self.parts > 0 && !step.is_multiple_of(CHOOSE_STEPS) {
             return Ok(());
         }
-        if self.parts == 0 {
-            const PROBE: usize = 16 << 10;
-            let begun = now();
-            sum(&mut self.exact, vec![0.0; PROBE])?;
-            let seconds = begun.elapsed().as_secs_f64().max(1e-9);
-            // A tree moves the bytes up and down again.
-            self.bytes_per_second = 2.0 * (PROBE * 8) as f64 / seconds;
-        }
         let steps = if self.parts == 0 { 1.0 } else { CHOOSE_STEPS as f64 };
         let step_seconds = self.begun.elapsed().as_secs_f64().max(1e-9) / steps;
+        if self.parts == 0 {
+            self.exact.meet()?;
+            let everyone: Vec<Seat> = (0..self.net.world()).map(Seat).collect();
+            let by = Deadline::after(self.options.patience);
+            let mine = probe(&self.net, &everyone, u32::from(KIND), by)?;
+            let mine = Update { blocks: vec![Block::counts("pace", vec![mine])] };
+            let slowest = self.exact.largest(mine)?;
+            self.bytes_per_second = bytes_per_second(slowest.i64("pace")[0]);
+        }
         let pace = Pace { bytes_per_second: self.bytes_per_second, step_seconds };
         self.parts = self.options.partial.parts(self.net.world(), bytes, pace).max(1);
         self.begun = now();

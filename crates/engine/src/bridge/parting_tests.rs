@@ -2,8 +2,8 @@
 //! so that all that was ever contributed is in the model or held by those who stay.
 
 use super::adder::{Adder, PATIENCE, Perch, assert_near, flock};
-use super::owned::Habits;
 use super::replicated::Mergers;
+use super::rhythm::Habits;
 use super::{Exchange, HandedIn, Owned, Replicated};
 use crate::choices::{codec, gate, raw, summing};
 use crate::exchange::ownership::Ownership;

@@ -4,7 +4,7 @@
 use super::pick::pick;
 use super::served::{Office, Wanted, WantedRows};
 use starlings_consistency::{Blending, Late, Temper};
-use starlings_core::{Block, Body, Model, Rows, Seat, Tensor, Update, Values};
+use starlings_core::{Block, Body, Kind, Model, Rows, Seat, Tensor, Update, Values};
 use starlings_learn::Moment;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,8 +23,8 @@ pub(super) struct Reads {
 struct Reader {
     /// Contributions applied when this worker last read.
     read_at: u64,
-    /// The rows as it read them.
-    rows: BTreeMap<String, BTreeMap<u32, Vec<f64>>>,
+    /// The rows as it read them, each in the kind of number that its tensor has.
+    rows: BTreeMap<String, BTreeMap<u32, Values>>,
     /// All rows that it has ever wanted.
     wants: BTreeMap<String, Wants>,
 }
@@ -67,10 +67,15 @@ impl Reads {
         if self.remembers {
             for block in blocks {
                 let Body::Rows(rows) = &block.body else { continue };
-                let Some(values) = rows.values.as_f64() else { continue };
-                let kept = reader.rows.entry(block.name.clone()).or_default();
-                for (&row, values) in rows.index.iter().zip(values.chunks(rows.width as usize)) {
-                    kept.insert(row, values.to_vec());
+                // Integers are counts, not weights.
+                if rows.values.kind() == Kind::I64 {
+                    continue;
+                }
+                let (kept, width) =
+                    (reader.rows.entry(block.name.clone()).or_default(), rows.width);
+                for (at, &row) in rows.index.iter().enumerate() {
+                    let from = at * width as usize;
+                    kept.insert(row, rows.values.slice(from, from + width as usize));
                 }
             }
         }
@@ -123,13 +128,12 @@ impl Reads {
     /// The same rows as the worker read them; rows that it never read are taken as they are.
     fn as_read(&self, reader: Option<&Reader>, name: &str, now: &Rows, tensor: &Tensor) -> Rows {
         let mut read = now.clone();
-        let width = tensor.width();
         let kept = reader.and_then(|reader| reader.rows.get(name));
-        if let (Some(kept), Values::F64(values)) = (kept, &mut read.values) {
-            for (row, into) in now.index.iter().zip(values.chunks_mut(width.max(1))) {
-                if let Some(values) = kept.get(row) {
-                    into.copy_from_slice(values);
-                }
+        let kept = |row| kept.and_then(|kept| kept.get(row));
+        for (at, row) in now.index.iter().enumerate() {
+            if let Some(values) = kept(row) {
+                let same = "a tensor keeps its width and its kind of number";
+                read.values.copy_at(at * tensor.width(), values).expect(same);
             }
         }
         read

@@ -51,6 +51,8 @@ pub struct Packer {
     seat: u64,
     world: u32,
     everyone: bool,
+    /// Bytes a second between two seats, where it was measured.
+    bandwidth: Option<f64>,
     /// Whether nothing is held back any more.
     parting: bool,
 }
@@ -82,6 +84,7 @@ impl Packer {
             seat: u64::from(address.seat),
             world: address.world,
             everyone: address.everyone,
+            bandwidth: None,
             parting: false,
         }
     }
@@ -258,6 +261,18 @@ impl Packer {
         matches!(self.carriage, Carriage::Auto(_))
     }
 
+    /// Bytes a second between two seats, where it is known.
+    #[must_use]
+    pub fn bandwidth(&self) -> Option<f64> {
+        self.bandwidth
+    }
+
+    /// Links carry so many bytes a second: from now on the time that ways take decides, and not bytes alone. All seats must
+    /// be told the same.
+    pub fn carried(&mut self, bytes_per_second: f64) {
+        self.bandwidth = Some(bytes_per_second);
+    }
+
     /// From now on contributions go to everyone, or else to owners.
     pub fn address(&mut self, everyone: bool) {
         self.everyone = everyone;
@@ -290,7 +305,7 @@ impl Packer {
             factors,
             width,
             world: self.world,
-            bytes_per_second: None,
+            bytes_per_second: self.bandwidth,
             everyone: self.everyone,
         };
         match (cheapest.choose(&facts), &block.body) {
@@ -435,6 +450,39 @@ fn add_factors(
     }
     let left: Vec<f64> = numbers.by_ref().take(bytes / term * rows).collect();
     let right: Vec<f64> = numbers.collect();
-    Factors { rows: rows as u32, width: width as u32, left, right }.add_to(matrix);
+    add_product(matrix, (rows, width), &left, right);
     Ok(())
 }
+
+/// Numbers of a product that are made before they are added: they stay in a core's own cache.
+const PRODUCT: usize = 8 << 10;
+
+/// Adds factors as the matrix that they are, made by itself first: the sum has the bits that it has when the matrix
+/// travels, so that bits do not depend on what is cheaper.
+fn add_product(
+    matrix: &mut [f64],
+    (rows, width): (usize, usize),
+    left: &[f64],
+    mut right: Vec<f64>,
+) {
+    if matrix.is_empty() {
+        return;
+    }
+    let some = (PRODUCT / width).clamp(1, rows);
+    let mut product = vec![0.0; some * width];
+    for (from, sums) in (0..rows).step_by(some).zip(matrix.chunks_mut(some * width)) {
+        let here = sums.len() / width;
+        let terms = left.chunks_exact(rows).flat_map(|term| &term[from..from + here]);
+        let (left, width) = (terms.copied().collect(), width as u32);
+        let factors = Factors { rows: here as u32, width, left, right };
+        let product = &mut product[..sums.len()];
+        product.fill(0.0);
+        factors.add_to(product);
+        sums.iter_mut().zip(product).for_each(|(sum, number)| *sum += *number);
+        right = factors.right;
+    }
+}
+
+#[cfg(test)]
+#[path = "packet_tests.rs"]
+mod tests;

@@ -2,6 +2,7 @@
 //! are simulated elsewhere.
 
 use super::*;
+use crate::bridge::adder::blending;
 use crate::choices::{gate, rule};
 use starlings_consistency::{Late, Temper};
 use starlings_core::{Role, Rows, Tensor, Values};
@@ -346,5 +347,69 @@ fn a_temper_is_told_what_came_between_reading_and_pushing() {
         on(&mut shard, push_part(2, 1, rows(&[0, 1, 2], 1.0), true));
         assert_eq!(next(), (0, vec![4.0, 8.0, 4.0], vec![4.0, 8.0, 4.0]));
         assert_eq!(shard.model().f64(TABLE)[..4], [6.0, 10.0, 6.0, 0.0], "tempered, then applied");
+    }
+}
+
+/// Adds what is pushed to the row that it is of, in whichever numbers.
+struct Adds;
+
+impl Rule for Adds {
+    fn prepare(&self, _: &mut Model) {}
+
+    fn apply(&self, model: &mut Model, update: &Update, _: &Moment) -> Result<(), Fault> {
+        for block in &update.blocks {
+            let Body::Rows(rows) = &block.body else { panic!("owners get rows") };
+            let tensor = model.get_mut(&block.name).unwrap();
+            tensor.values.add_at(rows.index[0] as usize * tensor.width(), &rows.values).unwrap();
+        }
+        Ok(())
+    }
+}
+
+/// What a weight becomes, in the numbers of its tensor, to which one worker adds −1 and then another, which has read it
+/// before, 2.
+fn compensated(consistency: &str, numbers: fn(Vec<f64>) -> Values) -> f64 {
+    let mut model = Model::new();
+    model.set(
+        TABLE,
+        Tensor { shape: vec![2, 2], values: numbers(vec![0.0; 4]), role: Role::Weight },
+    );
+    let office = Office {
+        rule: Arc::new(Adds),
+        gate: gate("async", "").unwrap(),
+        blending: blending("delay-compensated", consistency),
+        owners: Arc::new(Ownership::of(&model, 1)),
+        seat: Seat(0),
+        pushers: vec![Seat(0), Seat(1)],
+    };
+    let mut shard = Shard::new(office, model, Step(0));
+    let gradient = |number: f64| {
+        let values = numbers(vec![number; 2]);
+        let rows = Rows { total: 2, width: 2, index: vec![1], values };
+        Update { blocks: vec![Block::rows(TABLE, rows)] }
+    };
+    (0..2).for_each(|seat| drop(on(&mut shard, pull(seat, 0))));
+    on(&mut shard, push_part(0, 0, gradient(-1.0), true));
+    on(&mut shard, push_part(1, 0, gradient(2.0), true));
+    let tensor = shard.model().get(TABLE).unwrap();
+    match &tensor.values {
+        Values::F32(values) => f64::from(values[3]),
+        Values::F64(values) => values[3],
+        Values::I64(values) => values[3] as f64,
+    }
+}
+
+#[test]
+fn a_late_gradient_is_compensated_in_short_and_long_numbers_alike() {
+    let short = |values: Vec<f64>| Values::F32(values.iter().map(|&value| value as f32).collect());
+    for numbers in [short as fn(Vec<f64>) -> Values, Values::F64] {
+        assert_eq!(compensated("lambda = 0.0", numbers), 1.0, "nothing is compensated");
+        // The share of each is four rows: 2 + λ/4 · 2² · (−1 − 0), with −1 there already.
+        assert_eq!(compensated("lambda = 0.5", numbers), 0.5);
+        // Mean gradients were −1/4 and 2/4.
+        let adapted = compensated("lambda = 0.5\ndecay = 0.5", numbers);
+        let (first, second) = (0.25f64.powi(2) / 2.0, 0.5f64.powi(2) / 2.0);
+        let mean = (first / 2.0 + second + 1e-7f64).sqrt();
+        assert!((adapted - (1.0 - 0.5 / mean)).abs() < 1e-6, "{adapted}");
     }
 }

@@ -80,6 +80,12 @@ impl Graph for Circulant {
         circulant::rounds_max(world, |round| self.0(world, round))
     }
 
+    fn turn(&self, world: u32) -> u64 {
+        let first = self.0(world, 0);
+        let again = |round: &u64| self.0(world, *round) == first;
+        (1..=u64::from(u32::BITS)).find(again).expect("distances double until they are the world's")
+    }
+
     fn cost(&self, world: u32, bytes: u64) -> Cost {
         circulant::cost(world, bytes, self.0(world, 0).len())
     }
@@ -144,5 +150,8 @@ mod tests {
         for graph in [ring, torus, exponential] {
             assert!(graph(1, 3).is_empty());
         }
+        let turns = [1, 2, 3, 8, 9, 1024].map(|world| Circulant(exponential).turn(world));
+        assert_eq!(turns, [1, 1, 2, 3, 4, 10]);
+        assert_eq!(Circulant(ring).turn(8), 1);
     }
 }

@@ -42,6 +42,15 @@ fn laws(graph: &dyn Graph, world: u32) -> Verdict {
     for round in 0..rounds.clamp(4, 12) {
         links_match_weights(graph, world, round).map_err(|law| format!("round {round}: {law}"))?;
     }
+    let turn = graph.turn(world);
+    ensure!(turn > 0, "a turn of no rounds");
+    for round in 0..turn.min(4) {
+        let same = |seat| {
+            graph.weights(Seat(seat), world, round)
+                == graph.weights(Seat(seat), world, round + turn)
+        };
+        ensure!((0..world).all(same), "round {round} is another after a turn of {turn}");
+    }
     news_takes(graph, world, rounds)?;
     let before = random_models(world);
     let mut after = before.clone();

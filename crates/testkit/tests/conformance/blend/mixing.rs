@@ -1,8 +1,11 @@
-//! Consensus control, on a ring of models that is mixed here.
+//! Consensus control, on a ring of models that is mixed here. It is told what the engine can tell it: a bound of the distance,
+//! from how far a round has moved the models. The distance itself nobody knows but these tests.
 
 use super::{START, build, descended, mean, square};
 use starlings_consistency::{Blending, MixControl};
+use starlings_core::Entry;
 use starlings_testkit::conformance::blend::objectives;
+use starlings_topology::{Form, TOPOLOGIES, lag};
 
 /// Eight models on a ring.
 struct Ring(Vec<Vec<f64>>);
@@ -27,6 +30,7 @@ impl Ring {
     /// Steps of descent, mixed as the control says. Gives for each the rounds, the distance and the critical one.
     fn train(&mut self, control: &dyn MixControl, steps: u64) -> Vec<(u32, f64, f64)> {
         let objectives = objectives(self.0.len(), self.0[0].len(), 1.0);
+        let lag = lag_of_ring(self.0.len() as u32);
         let (mut critical, mut log) = (0.0, Vec::new());
         for step in 0..steps {
             let before = self.0.clone();
@@ -34,14 +38,26 @@ impl Ring {
             self.0 = walked.collect();
             let moves = before.iter().zip(&self.0).map(|(a, b)| square(a, b)).sum::<f64>();
             critical = control.critical((moves / before.len() as f64).sqrt(), critical);
-            let mut rounds = 0;
-            while control.again(step, rounds, self.distance(), critical) {
+            let (mut rounds, mut bound) = (0, f64::INFINITY);
+            while control.again(step, rounds, bound, critical) {
+                let before = self.0.clone();
                 self.mix();
                 rounds += 1;
+                let moves = before.iter().zip(&self.0).map(|(a, b)| square(a, b)).sum::<f64>();
+                bound = lag * (moves / before.len() as f64).sqrt();
             }
             log.push((rounds, self.distance(), critical));
         }
         log
+    }
+}
+
+fn lag_of_ring(world: u32) -> f64 {
+    let entry = Entry::find("topology", TOPOLOGIES, "averaging").unwrap();
+    let params = entry.check("topology", &"graph = 'ring'".parse().unwrap()).unwrap();
+    match (entry.build)(&params).unwrap() {
+        Form::Graph(ring) => lag(&*ring, world),
+        _ => panic!("averaging is a graph"),
     }
 }
 
@@ -54,11 +70,16 @@ fn control(params: &str) -> Box<dyn MixControl> {
 
 #[test]
 fn consensus_control_mixes_until_models_are_within_the_critical_distance() {
-    let train = |params: &str| Ring(vec![START.to_vec(); 8]).train(&*control(params), 40);
-    let strict = train("ratio = 0.1\nrounds_max = 100");
-    for (step, (rounds, distance, critical)) in strict.iter().enumerate() {
-        assert!(distance <= critical, "step {step}: {distance} over {critical} after {rounds}");
+    let train_on =
+        |world, params: &str| Ring(vec![START.to_vec(); world]).train(&*control(params), 40);
+    for world in [8, 16] {
+        let strict = train_on(world, "ratio = 0.1\nrounds_max = 400");
+        for (step, (rounds, distance, critical)) in strict.iter().enumerate() {
+            assert!(distance <= critical, "step {step}: {distance} over {critical} after {rounds}");
+        }
     }
+    let train = |params: &str| train_on(8, params);
+    let strict = train("ratio = 0.1\nrounds_max = 100");
     assert!(strict.iter().all(|(rounds, ..)| *rounds > 1), "{strict:?}");
     let loose = train("ratio = 20.0\nrounds_max = 100");
     assert!(loose.iter().all(|(rounds, ..)| *rounds == 1), "{loose:?}");

@@ -28,6 +28,27 @@ fn shared_memory_sockets_and_threads_give_the_same_bits() {
     }
 }
 
+/// What a codec draws at random follows from the step, not from how often a transport was asked.
+#[test]
+fn every_codec_gives_the_same_bits_over_every_transport() {
+    for listing in starlings::list(Some("codecs")).unwrap() {
+        let folds = listing.gives.iter().any(|ability| format!("{ability:?}") == "Summable");
+        let topologies: &[&str] = if folds { &["ring", "hierarchical"] } else { &["mesh"] };
+        for topology in topologies {
+            let codec = format!("cluster.codec={}", listing.name);
+            let topology = format!("cluster.topology={topology}");
+            let with = |more: &[&str]| {
+                let sets = ["--workers", "3", "--set", &codec, "--set", &topology];
+                digest(&[&sets, more].concat())
+            };
+            let threads = with(&[]);
+            assert_eq!(threads, with(&["--launcher", "processes"]), "{codec} {topology}");
+            let tcp = ["--launcher", "processes", "--set", "cluster.transport=tcp"];
+            assert_eq!(threads, with(&tcp), "{codec} {topology}");
+        }
+    }
+}
+
 #[test]
 fn a_transport_that_cannot_be_had_is_refused_in_words() {
     let folder = tempdir().unwrap();

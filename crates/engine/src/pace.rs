@@ -23,7 +23,7 @@ pub(crate) fn probe(net: &Net, group: &[Seat], tag: u32, by: Deadline) -> Result
     let [to, from] = [1, group.len() - 1].map(|ahead| group[(me + ahead) % group.len()]);
     let header = Header { lane: Lane::Exchange, kind: KIND, step: Step(0), tag };
     let begun = now();
-    net.send(to, header, &[0; PROBE_BYTES], by)?;
+    net.send(to, header, &vec![0; PROBE_BYTES], by)?;
     let is_here = |arrival: &Arrival| arrival.from == from && arrival.header == header;
     let host = net.host(from);
     let told = net

@@ -273,7 +273,7 @@ impl Default for Options {
             deliver_ms,
             return_ms,
             grace_ms,
-            witness_ms: 100,
+            witness_ms: 200,
             silence_ms,
             path_ms,
             detector,

@@ -131,7 +131,7 @@ fn the_dead_knew_best_what_it_did_in_the_step_in_which_it_is_missed() {
 fn where_nobody_says_in_time_where_it_is_missed_its_own_last_word_counts() {
     let mut bench = working(7);
     bench.on(Event::Left { member: id(12) });
-    bench.pass(100, &[10, 11]);
+    bench.pass(Options::default().witness_ms, &[10, 11]);
     let fault = bench.fault();
     assert_eq!((fault.step, fault.phase.as_str()), (Some(Step(7)), "computation"));
     assert_eq!(bench.regrouped().1, [10, 11]);

@@ -64,8 +64,10 @@ impl Flock {
                 Offer::Kept(update) => (std::mem::take(update), self.survives),
                 Offer::Made(make) => (make(self.seat()), false),
             };
+            self.enter("a sum");
             match self.attempt(lossy, update, keeps) {
                 Ok(sum) => {
+                    self.enter("the work between sums");
                     parting.hold(self.holds_back() && !self.merger.parted());
                     return Ok(sum);
                 }
@@ -81,6 +83,11 @@ impl Flock {
                 }
             }
         }
+    }
+
+    /// What the coordinator is told of this member: sums are its steps.
+    fn enter(&self, phase: &str) {
+        self.member.whereabouts.set(phase, Step(self.progress.calls));
     }
 
     fn merger_of(&mut self, lossy: bool) -> &mut Merger {
@@ -133,7 +140,8 @@ impl Flock {
             self.net.close();
             // What lived at owners went with one of them.
             self.table = None;
-            let Flocked { net, .. } = self.regroup.regroup(&fault)?;
+            self.regroup.accuse(&fault);
+            let Flocked { net, .. } = self.regroup.regroup()?;
             self.net = net;
             match self.conclude() {
                 Ok(result) => {

@@ -58,7 +58,9 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(fault) => {
             if !(silent && fault.blame() == Blame::Interrupted) {
-                output::complain(&format!("error: {fault}"));
+                // Who was asked to stop or to leave, and did, made no error.
+                let word = if fault.blame() == Blame::Interrupted { "" } else { "error: " };
+                output::complain(&format!("{word}{fault}"));
             }
             // The other ranks would wait for this one.
             #[cfg(feature = "mpi")]

@@ -21,6 +21,7 @@ use crate::detector::Detector;
 use crate::roster::{Accusation, MemberId, MemberInfo, Placed, Progress, Roster, Standing};
 use crate::roster::{last_known, suspicion};
 use crate::silence::Silences;
+use accusing::can_wait;
 use leaving::Heirless;
 use returning::Written;
 use starlings_core::{Blame, Epoch, FaultReport, Seat, Step, planted};
@@ -61,6 +62,8 @@ struct Run {
     wish: Wish,
     roster: Roster,
     accusations: Vec<Accusation>,
+    /// Members whose connections closed, and until when a witness may say in which step they are missed.
+    closed: Vec<(MemberId, u64)>,
     /// Whether this epoch began because the accusations of the last one went around in a circle.
     met_again: bool,
     /// Links between members that carry nothing any more.
@@ -97,12 +100,13 @@ impl Charge<'_> {
 
 impl Run {
     fn new(wish: Wish, roster: Roster) -> Run {
-        let (accusations, silences, delivery) = Default::default();
+        let (accusations, closed, silences, delivery) = Default::default();
         let (is_done, done_in, stop, short, heirless) = Default::default();
         Run {
             wish,
             roster,
             accusations,
+            closed,
             met_again: false,
             silences,
             is_done,
@@ -143,6 +147,9 @@ impl Membership {
             return;
         }
         self.excuse_own_pause(now);
+        if !can_wait(&event) {
+            self.bury_the_closed(now, out);
+        }
         match event {
             Event::Submit(wish) => self.submit(now, wish, out),
             Event::Joined { member, host, pid, address } => {
@@ -155,7 +162,7 @@ impl Membership {
             }
             Event::Prepared { member } => self.prepared(now, member, out),
             Event::Leave { member } => self.leave(now, member, out),
-            Event::Left { member } => self.lost(now, member, "its connection closed", out),
+            Event::Left { member } => self.left(now, member, out),
             Event::Finished { member, epoch, holds } => {
                 self.finished(now, member, (epoch, holds), out);
             }
@@ -673,6 +680,9 @@ impl Membership {
             for member in std::mem::take(&mut self.absent.0) {
                 self.lost(now, member, "it did not return to a new coordinator", out);
             }
+        }
+        if self.have_witnesses_spoken(now) {
+            self.bury_the_closed(now, out);
         }
         self.give_up_the_stuck(now, out);
         self.release_the_last(now, out);

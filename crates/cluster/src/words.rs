@@ -88,7 +88,7 @@ pub enum Event {
         epoch: Epoch,
         /// The peer.
         seat: Seat,
-        /// What the survivor was doing.
+        /// What the survivor was waiting for.
         phase: String,
         /// In which step.
         step: Step,
@@ -248,6 +248,9 @@ pub struct Options {
     pub return_ms: u64,
     /// For an accused member that still beats to be found dead by other means.
     pub grace_ms: u64,
+    /// For those who are left to say in which step they miss a member whose connection closed: its own last word may be
+    /// hundreds of steps old.
+    pub witness_ms: u64,
     /// For a link between two members to be heard again once one of them has reported that it is silent.
     pub silence_ms: u64,
     /// For the path to a member on another host to be found again. After a link was down for a moment, a host asks anew for
@@ -264,6 +267,16 @@ impl Default for Options {
         let (join_ms, stop_ms, deliver_ms, return_ms) = (60_000, 30_000, 60_000, 5_000);
         let (grace_ms, silence_ms, path_ms) =
             (detector.timeout_ms, detector.timeout_ms / 2, detector.timeout_ms / 2);
-        Options { join_ms, stop_ms, deliver_ms, return_ms, grace_ms, silence_ms, path_ms, detector }
+        Options {
+            join_ms,
+            stop_ms,
+            deliver_ms,
+            return_ms,
+            grace_ms,
+            witness_ms: 200,
+            silence_ms,
+            path_ms,
+            detector,
+        }
     }
 }

@@ -50,6 +50,18 @@ pub enum Carriage {
     Auto(Arc<dyn Cheapest>),
 }
 
+impl Carriage {
+    /// Whether each seat keeps what was lost on the way, and adds it to its next contribution.
+    #[must_use]
+    pub fn holds_back(&self) -> bool {
+        match self {
+            Carriage::Contributions(compressor) => compressor.feedback().is_some(),
+            Carriage::Rounds(_) => true,
+            Carriage::Numbers(_) | Carriage::Factors | Carriage::Auto(_) => false,
+        }
+    }
+}
+
 impl From<Scheme> for Carriage {
     fn from(scheme: Scheme) -> Carriage {
         match scheme {

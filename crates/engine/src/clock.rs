@@ -65,7 +65,8 @@ impl Whereabouts {
         self.bytes.store(bytes, Ordering::Relaxed);
     }
 
-    fn set(&self, phase: &str, step: Step) {
+    /// From now on it is here.
+    pub(crate) fn set(&self, phase: &str, step: Step) {
         if let Ok(mut inner) = self.place.lock() {
             phase.clone_into(&mut inner.0);
             inner.1 = step;

@@ -554,7 +554,9 @@ impl Desk {
         match odd_ones(&digests) {
             Some(odd) if odd.is_empty() => Ok(()),
             Some(odd) if odd.contains(&me) => {
-                let what = format!("before {step} this replica differs from most others");
+                let what = format!(
+                    "before {step} the replica of {me}, this worker, differs from most others"
+                );
                 Err(Fault::machine(what).hint("this machine computes wrongly: test its memory"))
             }
             Some(odd) => {

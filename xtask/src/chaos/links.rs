@@ -6,6 +6,7 @@
 use super::herd::Process;
 use super::play::Tools;
 use super::sheet::bound;
+use super::verdict::TOO_LATE;
 use crate::bench::machine;
 use crate::bench::namespaces::{GUARD, call};
 use serde_json::Value;
@@ -220,7 +221,7 @@ impl Played {
         let [(_, said)] = lost[..] else {
             return wrong("not exactly one of those who were cut off was lost");
         };
-        if !said.contains("error: ") && !again(said) {
+        if !said.contains("error: ") && !said.contains(TOO_LATE) && !again(said) {
             return wrong("the one who was lost does not say so");
         }
         Ok(())

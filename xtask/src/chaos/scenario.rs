@@ -129,6 +129,9 @@ const WORKERS: [usize; 4] = [2, 3, 4, 8];
 /// Whoever stands still no longer than this must not be taken for dead.
 pub(super) const PAUSE_MS: u64 = 400;
 
+/// How long one that is lost in the middle of a sum still holds its links: less than silence takes.
+const LINGERS_MS: u64 = 30;
+
 impl Scenario {
     /// The run of a seed.
     pub(super) fn of(seed: u64) -> Scenario {
@@ -296,12 +299,16 @@ impl Scenario {
     }
 
     /// Somebody is lost between two chunks of a sum, among at least three, or nobody would be left to hand anything to.
+    /// Around a ring of P everyone sends 2(P − 1) times a sum. Who dies after the P-th time and before the last has passed on all that the
+    /// member before it lacks, and not all that the one after it does.
     fn halve(&mut self, chance: &mut Chance) {
         (self.workers, self.one_host) = (self.workers.max(3), false);
         let victim = chance.within(0, self.workers as u64 - 1) as usize;
         let other = chance.within(1, self.workers as u64 - 1) as usize;
         let spared = (victim + other) % self.workers;
-        self.half = Some(Half { victim, nth: chance.within(1, 120), spared });
+        let (world, sends) = (self.workers as u64, 2 * (self.workers as u64 - 1));
+        let nth = chance.within(0, 40) * sends + chance.within(world, sends - 1);
+        self.half = Some(Half { victim, nth, spared });
     }
 
     /// What is set for a member with a loop of its own, and what it does where the run's failpoint is.
@@ -309,8 +316,9 @@ impl Scenario {
         let armed = self.armed.filter(|it| it.point.at == At::Member)?;
         let mine = || Some((armed.word(), Some(armed.action)));
         match self.half {
-            Some(half) if half.victim == index => {
-                Some((format!("chunk-sent:kill:{}", half.nth), None))
+            // What it has sent arrives everywhere before it is missed: a link that closes at once would be seen first.
+            Some(Half { victim, nth, .. }) if victim == index => {
+                Some((format!("chunk-sent:delay={LINGERS_MS}:{nth},chunk-sent:kill:{nth}"), None))
             }
             Some(half) if half.spared == index => None,
             Some(_) => mine(),
@@ -405,7 +413,10 @@ mod tests {
         let mut tried = 0;
         for (half, scenario) in halves {
             let set = |index| scenario.set_for_member(index).map(|(word, _)| word);
-            assert!(set(half.victim).is_some_and(|word| word.starts_with("chunk-sent:kill:")));
+            assert!(set(half.victim).is_some_and(|word| word.contains("chunk-sent:kill:")));
+            let (world, sends) = (scenario.workers as u64, 2 * (scenario.workers as u64 - 1));
+            let sent = (half.nth - 1) % sends + 1;
+            assert!(sent >= world && sent < sends, "{sent} of {sends} times in a sum");
             assert_eq!(set(half.spared), None);
             let others = (0..scenario.workers).filter(|&it| it != half.victim && it != half.spared);
             let handing = |index| set(index).is_some_and(|word| word.starts_with("flock-hand"));

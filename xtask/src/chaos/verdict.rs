@@ -6,6 +6,9 @@ use super::scenario::{Deed, Family};
 use serde_json::Value;
 use std::time::Instant;
 
+/// What a worker says that comes again when the job is over: no error, and so not called one.
+pub(super) const TOO_LATE: &str = "the job ended before this worker had a seat";
+
 /// Finds what is wrong with a run.
 pub(super) fn judge(played: &mut Played, calm: &Value) -> Result<(), String> {
     ended_well(played)?;
@@ -84,7 +87,8 @@ fn survivors_end_well(played: &mut Played) -> Result<(), String> {
         if !fine {
             wrong.push(format!("{} ended with {status}", process.name));
         }
-        if *was_frozen && !status.success() && !process.complaints().contains("error: ") {
+        let says_so = |said: &str| said.contains("error: ") || said.contains(TOO_LATE);
+        if *was_frozen && !status.success() && !says_so(&process.complaints()) {
             wrong
                 .push(format!("{} stood still, was left behind and does not say so", process.name));
         }

@@ -56,9 +56,9 @@ pub(super) fn run(arguments: Arguments) -> Result<()> {
         starlings::mpi::Role::Follows(follower) => return follower.serve(signals::stop()?),
     };
     let out = arguments.out.unwrap_or_else(|| model_path(&arguments.job));
-    check_place(&out)?;
+    check_place(&out, ("--out", "the model", "model.safetensors"))?;
     if let Some(trace) = &arguments.trace {
-        check_place(trace)?;
+        check_place(trace, ("--trace", "the trace", "trace.json"))?;
     }
     let screen = Arc::new(Screen::new(arguments.json));
     let options = TrainOptions {
@@ -110,18 +110,18 @@ fn model_path(job: &Path) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// A model that cannot be written should be found out before hours of training, not after.
-fn check_place(out: &Path) -> Result<()> {
+/// What cannot be written should be found out before hours of training, not after.
+fn check_place(out: &Path, (option, what, example): (&str, &str, &str)) -> Result<()> {
     let folder = out.parent().filter(|folder| !folder.as_os_str().is_empty());
     if out.is_dir() {
-        return Err(Fault::caller(format!("--out {} is a folder", out.display()))
-            .hint("give the name of a file, such as model.safetensors"));
+        return Err(Fault::caller(format!("{option} {} is a folder", out.display()))
+            .hint(format!("give the name of a file, such as {example}")));
     }
     match folder.filter(|folder| !folder.is_dir()) {
         Some(folder) => {
             Err(Fault::caller(format!("the folder {} does not exist", folder.display()))
-                .during(format!("--out {}", out.display()))
-                .hint("make it first, or choose another place for the model"))
+                .during(format!("{option} {}", out.display()))
+                .hint(format!("make it first, or choose another place for {what}")))
         }
         None => Ok(()),
     }

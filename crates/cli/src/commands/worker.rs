@@ -11,7 +11,7 @@ use std::time::Duration;
 #[derive(Args)]
 #[command(after_long_help = "\
 The worker reads the data itself, so the job's paths must mean the same files on its host. SIGTERM and Ctrl-C \
-end the job politely: all workers finish the step in progress and a checkpoint is written if the job keeps any. A \
+end it politely: it finishes its step, and the others go on without it (exit code 130); the last one ends the job. A \
 worker that stood still or was cut off, and was left behind by the others, joins again by itself, three times at most.
 
 Example:

@@ -32,8 +32,15 @@ fn a_folder_that_is_not_there_is_found_before_training() {
         folder.path(),
         &["train", &example("digits"), "--json", "--out", "no/model.safetensors"],
     );
-    ended.failed(2, &["no/model.safetensors", "does not exist"]);
+    ended.failed(2, &["--out no/model.safetensors", "does not exist", "place for the model"]);
     assert_eq!(ended.out, "");
+    let traced = ["train", &example("digits"), "--json", "--trace", "no/trace.json"];
+    let ended = starlings(folder.path(), &traced);
+    ended.failed(2, &["--trace no/trace.json", "does not exist", "place for the trace"]);
+    assert!(!ended.err.contains("--out") && !ended.err.contains("model"), "{}", ended.err);
+    assert_eq!(ended.out, "");
+    let ended = starlings(folder.path(), &["train", &example("digits"), "--trace", "."]);
+    ended.failed(2, &["--trace . is a folder", "trace.json"]);
 }
 
 #[test]

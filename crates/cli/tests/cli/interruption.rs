@@ -33,7 +33,7 @@ fn a_stopped_job_names_its_checkpoint_and_goes_on_from_it() {
         let job = format!("{ENDLESS}{KEPT}");
         let ended = interrupted(folder.path(), &job, launcher, signal);
         ended.failed(130, &["kept", "--resume"]);
-        assert_eq!(ended.err.matches("error: ").count(), 1, "one voice is enough: {}", ended.err);
+        assert_eq!(ended.err.matches("as asked").count(), 1, "one voice is enough: {}", ended.err);
         let cut = ended.events().into_iter().rfind(|event| event["event"] == "checkpoint").unwrap();
         let step = cut["step"].as_u64().unwrap();
         assert!(step > 0);

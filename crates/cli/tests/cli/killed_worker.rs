@@ -31,8 +31,9 @@ pub(crate) fn under_way(folder: &Path, job: &str, words: &[&str]) -> (Running, V
     let sets: Vec<&str> = words.iter().flat_map(|word| ["--set", *word]).collect();
     let mut running =
         Running::start(folder, &[&["train", "job.toml", "--json"], sets.as_slice()].concat());
-    let mut processes = vec![0; 3];
-    for _ in 0..3 {
+    let workers = if words.contains(&"cluster.workers=4") { 4 } else { 3 };
+    let mut processes = vec![0; workers];
+    for _ in 0..workers {
         let worker = running.event("worker");
         processes[worker["rank"].as_u64().unwrap() as usize] = worker["pid"].as_u64().unwrap();
     }
@@ -74,6 +75,44 @@ fn the_survivors_of_a_kill_finish_the_same_step_and_use_every_row_once() {
         );
         steps_only_grow(&ended);
         nothing_is_half_written(folder.path());
+    }
+}
+
+/// The step and the phase that are told of the dead are its own: the step is the one that the others finish without it.
+#[test]
+fn the_dead_is_named_in_the_step_that_the_others_finish_without_it() {
+    for topology in ["tree", "ring"] {
+        let folder = tempdir().unwrap();
+        let topology = format!("cluster.topology={topology}");
+        let words = [topology.as_str(), "cluster.transport=tcp", "cluster.workers=4"];
+        let (running, processes) = under_way(folder.path(), BATCHES, &words);
+        signal(processes[2], "KILL");
+        let ended = running.end();
+        let faults = of_kind(&ended, "fault");
+        assert_eq!((faults.len(), &faults[0]["rank"]), (1, &2.into()), "{faults:?}");
+        let goes_on = of_kind(&ended, "regrouped")[0]["step"].as_u64().unwrap();
+        let died = faults[0]["step"].as_u64().unwrap();
+        // Under a barrier a survivor may have had all of a step that another one missed the dead in.
+        assert!(died <= goes_on && goes_on <= died + 1, "{faults:?}, and on with {goes_on}");
+        let phase = faults[0]["phase"].as_str().unwrap();
+        assert!(["the gate", "computation", "the merge"].contains(&phase), "{faults:?}");
+    }
+}
+
+/// Nobody can put back what a lossy codec had kept for later at the dead.
+#[test]
+fn what_the_codec_of_the_dead_held_back_is_told_as_lost() {
+    let lost = "what its codec had held back is lost with it";
+    for (codec, is_lost) in [("top-k", true), ("int8", false)] {
+        let folder = tempdir().unwrap();
+        let codec = format!("cluster.codec={codec}");
+        let (running, processes) =
+            under_way(folder.path(), BATCHES, &[&codec, "cluster.topology=mesh"]);
+        signal(processes[1], "KILL");
+        let ended = running.end();
+        let faults = of_kind(&ended, "fault");
+        assert_eq!(faults.len(), 1, "{faults:?}");
+        assert_eq!(faults[0]["message"].as_str().unwrap().contains(lost), is_lost, "{faults:?}");
     }
 }
 

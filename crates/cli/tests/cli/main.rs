@@ -7,6 +7,7 @@ mod agreement;
 mod attacks;
 mod bad_input;
 mod bad_surroundings;
+mod book;
 mod examples;
 mod flock;
 mod hadoop;

@@ -1,12 +1,24 @@
 //! Members that lost their links to others, and what follows from their words.
 
-use super::{Charge, Command, Membership, Run, Stage};
+use super::{Charge, Command, Event, Membership, Run, Stage};
 use crate::roster::{Accusation, MemberId, Progress, Standing, Suspicion, suspicion};
-use starlings_core::Seat;
+use starlings_core::{Blame, Seat};
 
 /// Pauses of the coordinator that are excused while something waits for its judgement. One that is starved for good must judge
 /// some day.
 const EXCUSES_MAX: u32 = 3;
+
+const CLOSED: &str = "its connection closed";
+
+/// Whether what follows from an event is the same when a member is known to be gone only a moment later.
+pub(super) fn can_wait(event: &Event) -> bool {
+    match event {
+        Event::Beat { .. } | Event::Phase { .. } | Event::Tick => true,
+        Event::Left { .. } | Event::Accuse { .. } | Event::Unheard { .. } => true,
+        Event::Failed { blame, .. } => matches!(blame, Blame::Peer(_)),
+        _ => false,
+    }
+}
 
 impl Membership {
     /// A member has lost its connection to another.
@@ -19,6 +31,40 @@ impl Membership {
         let repeated = run.accusations.iter().any(|it| it.by == by && it.against == against);
         if exists && !repeated && by != against && witness.standing == Standing::Running {
             run.accusations.push(Accusation { at: now, by, against, progress });
+        }
+    }
+
+    /// A member's connection closed. Peers that wait for it see the same at about the same time, and know the step.
+    pub(super) fn left(&mut self, now: u64, member: MemberId, out: &mut Vec<Command>) {
+        if let Stage::Running(run) = &mut self.stage
+            && run.roster.running() > 1
+            && let Some(placed) = run.roster.find(member)
+            && placed.standing == Standing::Running
+        {
+            let seat = placed.info.seat;
+            if !run.accusations.iter().any(|it| it.by == seat || it.against == seat) {
+                run.closed.push((member, now.saturating_add(self.options.witness_ms)));
+                return;
+            }
+        }
+        self.lost(now, member, CLOSED, out);
+    }
+
+    /// Whether somebody has said where a member is missed whose connection closed, or nobody has in time.
+    pub(super) fn have_witnesses_spoken(&self, now: u64) -> bool {
+        let Stage::Running(run) = &self.stage else { return false };
+        let is_missed = |member: MemberId| {
+            let of = |seat: Seat| run.roster.placed.get(seat.index()).map(|it| it.info.member);
+            run.accusations.iter().any(|it| of(it.against) == Some(member))
+        };
+        run.closed.iter().any(|&(member, by)| now >= by || is_missed(member))
+    }
+
+    /// Gives up all whose connections closed: the next lineup is to be without every one of them.
+    pub(super) fn bury_the_closed(&mut self, now: u64, out: &mut Vec<Command>) {
+        let Stage::Running(run) = &mut self.stage else { return };
+        for (member, _) in std::mem::take(&mut run.closed) {
+            self.lost(now, member, CLOSED, out);
         }
     }
 

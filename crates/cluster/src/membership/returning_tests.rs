@@ -1,6 +1,6 @@
 //! One coordinator after another: what the first has written when it is killed, and what the second makes of it.
 
-use super::tests::{Bench, id, joined, lineup, surviving, survivors};
+use super::tests::{Bench, id, joined, lineup, prompt, surviving, survivors};
 use super::*;
 use crate::journal::Record;
 use crate::succession::{Ending, Unfinished};
@@ -42,7 +42,7 @@ impl Desk {
     /// The machine of the next coordinator.
     fn killed(self) -> Desk {
         let Unfinished { job, last, .. } = self.left();
-        let machine = Membership::resumed(Options::default(), 0, job.1, last.unwrap());
+        let machine = Membership::resumed(prompt(), 0, job.1, last.unwrap());
         Desk { bench: Bench { machine, out: vec![], now: 0 }, ..self }
     }
 

@@ -63,6 +63,7 @@ impl Flock {
                 self.merger.part();
             }
             self.merger.begin(Step(self.steps));
+            self.enter("a sum");
             let outcome = self.attempt(lossy, offer);
             // What was kept is taken from the merger before that is made anew.
             let returned = match offer {
@@ -72,6 +73,7 @@ impl Flock {
             };
             match outcome {
                 Ok(sum) => {
+                    self.enter("the work between sums");
                     parting.hold(self.holds_back() && !self.merger.parted());
                     return returned.map(|()| sum);
                 }
@@ -89,6 +91,11 @@ impl Flock {
         let gone = || Fault::machine("a contribution that was kept is gone");
         *update = self.merger_of(lossy).contribution().ok_or_else(gone)?;
         Ok(())
+    }
+
+    /// What the coordinator is told of this member: sums are its steps.
+    fn enter(&self, phase: &str) {
+        self.member.whereabouts.set(phase, Step(self.progress.calls));
     }
 
     fn merger_of(&mut self, lossy: bool) -> &mut Merger {
@@ -149,7 +156,8 @@ impl Flock {
             self.net.close();
             // What lived at owners went with one of them.
             self.table = None;
-            let Flocked { net, .. } = self.regroup.regroup(&fault)?;
+            self.regroup.accuse(&fault);
+            let Flocked { net, .. } = self.regroup.regroup()?;
             self.net = net;
             match self.conclude() {
                 Ok(result) => {

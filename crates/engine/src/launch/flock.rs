@@ -3,9 +3,11 @@
 
 use super::Launcher;
 use super::told::Told;
+use crate::choices::Choices;
 use crate::desk::Finished;
 use crate::node::{Order, unpack};
 use crate::placement::held;
+use crate::recovery::Completion;
 use crate::train::{Task, Trained};
 use starlings_cluster::bytes::Bytes;
 use starlings_cluster::control::Control;
@@ -220,9 +222,12 @@ impl Client<'_> {
             .hint("`starlings coordinator --resume` with the same ticket takes over its job"))
     }
 
-    fn relay(&mut self, event: Event) {
+    fn relay(&mut self, mut event: Event) {
         if !self.told.is_new(&event) {
             return;
+        }
+        if let Event::Fault(report) = &mut event {
+            tell_residual(report, &self.task.choices);
         }
         match &event {
             Event::Checkpoint { path, .. } => self.newest = Some(path.clone()),
@@ -259,6 +264,15 @@ impl Client<'_> {
             }
             _ => fault,
         }
+    }
+}
+
+/// What a codec had held back at a lost worker is lost with it: nobody else knows even how much it was. Those who go back to a
+/// checkpoint find it there.
+fn tell_residual(report: &mut FaultReport, choices: &Choices) {
+    let is_lost = choices.carriage.holds_back() && choices.completion() != Completion::Restore;
+    if report.rank.is_some() && is_lost {
+        report.message.push_str("; what its codec had held back is lost with it");
     }
 }
 

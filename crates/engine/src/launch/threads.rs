@@ -110,3 +110,7 @@ fn panicked(seat: usize, panic: &(dyn std::any::Any + Send)) -> Fault {
     Fault::machine(format!("worker {seat} panicked: {text}"))
         .hint("this is a bug: please report it")
 }
+
+#[cfg(test)]
+#[path = "spoiled_tests.rs"]
+mod spoiled_tests;

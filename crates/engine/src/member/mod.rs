@@ -20,7 +20,7 @@ use orders::{Orders, too_late};
 use starlings_cluster::bytes::Bytes;
 use starlings_cluster::control::Control;
 use starlings_cluster::protocol::{Assignment, FromWorker, Message, ToWorker};
-use starlings_core::{Blame, Deadline, Epoch, Fault, JobId, Result, Seat, failpoint};
+use starlings_core::{Blame, Deadline, Epoch, Fault, JobId, Result, Seat, Step, failpoint};
 use starlings_transport::{Listener, Security, Ticket, TlsIdentity, Token};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
@@ -289,9 +289,14 @@ impl Shell {
         self.tell(FromWorker::Finished { epoch: self.epoch(), holds })
     }
 
+    /// Names the peer that is missed, and what was expected of it.
     fn accuse(&self, fault: &Fault) {
+        let (phase, step) = self.whereabouts.get();
+        self.accuse_in(phase, step, fault);
+    }
+
+    fn accuse_in(&self, phase: String, step: Step, fault: &Fault) {
         if let Blame::Peer(Some(seat)) = fault.blame() {
-            let (phase, step) = self.whereabouts.get();
             let epoch = self.epoch();
             self.line.accuse(FromWorker::Accuse { epoch, seat, phase, step });
         }
@@ -304,10 +309,13 @@ struct Rejoin {
 }
 
 impl Regroup for Rejoin {
-    fn regroup(&mut self, fault: &Fault) -> Result<Flocked> {
-        let shell = &self.shell;
-        shell.accuse(fault);
+    fn accuse(&mut self, fault: &Fault) {
+        self.shell.accuse(fault);
         failpoint!("regroup-accused");
+    }
+
+    fn regroup(&mut self) -> Result<Flocked> {
+        let shell = &self.shell;
         loop {
             let lineup = shell.orders.next_lineup(Deadline::after_ms(REGROUP_MS));
             let lineup = lineup.map_err(|fault| match shell.parting.has_lost() {
@@ -324,7 +332,10 @@ impl Regroup for Rejoin {
                     return Ok(Flocked { net, epoch: lineup.epoch, deal: lineup.deal });
                 }
                 // Someone was lost meanwhile, or fell silent: the coordinator will say who is left.
-                Err(fault) if matches!(fault.blame(), Blame::Peer(_)) => shell.accuse(&fault),
+                Err(fault) if matches!(fault.blame(), Blame::Peer(_)) => {
+                    let (_, step) = shell.whereabouts.get();
+                    shell.accuse_in("linking up".to_string(), step, &fault);
+                }
                 Err(fault) => return Err(fault),
             }
         }

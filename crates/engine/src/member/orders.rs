@@ -123,7 +123,7 @@ impl Orders {
             }
             if state.released {
                 return Err(Fault::interrupted(
-                    "this worker left, and the others go on without it",
+                    "this worker left as asked, and the others go on without it",
                 ));
             }
             if state.done {

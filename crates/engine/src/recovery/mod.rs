@@ -80,11 +80,14 @@ pub struct Flocked {
 
 /// Whoever can give a worker a new flock.
 pub trait Regroup: Send {
-    /// Reports what this worker saw, waits for the next epoch and links up with everyone in it.
+    /// Reports whom this worker misses, while it is still in the phase in which it does.
+    fn accuse(&mut self, fault: &Fault);
+
+    /// Waits for the next epoch and links up with everyone in it.
     ///
     /// # Errors
     /// The coordinator's verdict, when the job is over or goes on without this worker.
-    fn regroup(&mut self, fault: &Fault) -> Result<Flocked>;
+    fn regroup(&mut self) -> Result<Flocked>;
 }
 
 impl Desk {
@@ -108,11 +111,14 @@ impl Desk {
             if !matches!(fault.blame(), Blame::Peer(_)) {
                 return Err(fault);
             }
+            // What is told of the dead is what was expected of it, not what this worker does about that.
+            regroup.accuse(&fault);
             self.clock.enter("regrouping", Step(self.walk.steps()));
             // The shard of the flock that was; in later rounds there is none.
             let shard = self.part();
             left.shard = left.shard.take().or(shard);
-            let flocked = regroup.regroup(&fault)?;
+            let flocked = regroup.regroup()?;
+            self.clock.enter("agreeing on the step", Step(self.walk.steps()));
             match self.gather(flocked, &left) {
                 Ok(()) => return Ok(()),
                 // Those who are left do not make a flock for this plan.

@@ -263,4 +263,20 @@ def cases():
                ["embedding 5 3", "lstm 4"], (4,), 5, tokens=5, following=True)
 
 
-print(json.dumps({"made with": f"torch {torch.__version__}", "cases": list(cases())}))
+def muon():
+    """Three steps of torch.optim.Muon on a wide and on a tall matrix. It computes in bfloat16; here, in doubles."""
+    torch.bfloat16 = torch.float64
+    generator = torch.Generator().manual_seed(11)
+    for rows, columns in [(4, 6), (6, 4)]:
+        weight = torch.nn.Parameter(torch.randn(rows, columns, generator=generator))
+        options = {"lr": 0.02, "momentum": 0.8, "weight_decay": 0.1, "nesterov": True, "ns_steps": 5}
+        taken = torch.optim.Muon([weight], adjust_lr_fn="match_rms_adamw", **options)
+        start, gradients = rounded(weight), []
+        for _ in range(3):
+            weight.grad = torch.randn(rows, columns, generator=generator)
+            gradients.append(rounded(weight.grad))
+            taken.step()
+        yield {"shape": [rows, columns], "start": start, "gradients": gradients, "end": rounded(weight)}
+
+
+print(json.dumps({"made with": f"torch {torch.__version__}", "cases": list(cases()), "muon": list(muon())}))

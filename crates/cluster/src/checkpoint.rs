@@ -294,6 +294,8 @@ impl Store {
             // All parts are there: this one was left by a process that died.
             let _ = self.disk.remove_file(&self.folder(committed.step).join(name));
         }
+        // The one that the job would go back to, should its training leave all bounds.
+        let good = committed.progress.get("good").and_then(serde_json::Value::as_u64).map(Step);
         let mut older = 0;
         for step in self.folders().unwrap_or_default().into_iter().rev() {
             let complete = self.may_be_complete(step);
@@ -303,7 +305,7 @@ impl Store {
                 std::cmp::Ordering::Equal => false,
                 std::cmp::Ordering::Less => {
                     older += usize::from(ours);
-                    !complete || (ours && older >= self.keep)
+                    !complete || (ours && older >= self.keep && good != Some(step))
                 }
             };
             if needless && let Err(error) = self.remove(step) {
@@ -312,6 +314,17 @@ impl Store {
             }
         }
         warnings
+    }
+
+    /// Removes what this job has kept after a step: it is not to be gone on from. Failing is no more than untidy.
+    pub fn withdraw_after(&self, step: Step, fingerprint: &Fingerprint) {
+        let later = self.folders().unwrap_or_default().into_iter().filter(|it| *it > step);
+        for step in later {
+            let ours = self.manifest(step).is_ok_and(|it| it.fingerprint == *fingerprint);
+            if ours || !self.may_be_complete(step) {
+                let _ = self.remove(step);
+            }
+        }
     }
 
     fn remove(&self, step: Step) -> io::Result<()> {

@@ -99,6 +99,38 @@ fn only_the_newest_are_kept_and_history_is_linear() {
     assert_eq!(store.steps().unwrap(), [Step(20), Step(25)]);
 }
 
+/// The one that a manifest calls good stays beside the newest, until another is; what came after it can be taken back.
+#[test]
+fn the_last_good_one_stays_whatever_came_after_it() {
+    let (_, store) = simulated();
+    let keep = |step: u64, good: u64| {
+        let parts = vec![store.write_model(Step(step), &model(step)).unwrap()];
+        let progress = serde_json::json!({ "good": good });
+        let manifest = Manifest {
+            step: Step(step),
+            epoch: Epoch(0),
+            workers: 1,
+            shards: 1,
+            fingerprint: fingerprint(),
+            written_by: "test".to_owned(),
+            progress,
+            parts,
+        };
+        store.commit(&manifest).unwrap();
+        store.steps().unwrap().iter().map(|step| step.0).collect::<Vec<_>>()
+    };
+    assert_eq!(keep(10, 0), [10]);
+    assert_eq!(keep(20, 10), [10, 20]);
+    assert_eq!(keep(30, 10), [10, 20, 30]);
+    assert_eq!(keep(40, 10), [10, 30, 40]);
+    store.withdraw_after(Step(10), &Fingerprint::default());
+    assert_eq!(store.steps().unwrap().len(), 3, "another job's are left alone");
+    store.withdraw_after(Step(10), &fingerprint());
+    assert_eq!(store.steps().unwrap(), [Step(10)]);
+    assert_eq!(keep(20, 20), [10, 20]);
+    assert_eq!(keep(30, 20), [20, 30]);
+}
+
 #[test]
 fn a_folder_without_a_manifest_is_no_checkpoint() {
     let (disk, store) = simulated();

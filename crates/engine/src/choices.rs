@@ -6,7 +6,7 @@ use crate::recovery::Completion;
 use crate::rules::{RULES, Rule};
 use starlings_codec::{CODECS, Cheapest, Codec, Compressor, Rounds, Scheme};
 use starlings_consistency::{Blending, CONSISTENCIES, Consistency, Gate};
-use starlings_core::{Ability, Card, Entry, Fault, ParamKind, Params, Result, suggestion};
+use starlings_core::{Ability, Card, Entry, Fault, Param, ParamKind, Params, Result, suggestion};
 use starlings_learn::{Appetite, BuildLearner, LEARNERS, Learner, Rebuilds};
 use starlings_plan::{PLANS, Plan};
 use starlings_topology::{Form, Graph, Partial, Shuffle, TOPOLOGIES, Topology, Walk};
@@ -115,7 +115,8 @@ impl Choices {
             && !matches!(blend, Blending::Local(_))
             && job.fold == Fold::Plain;
         let chosen = [learner_card, plan_card, topology_card, gate_card, codec_card];
-        compat::check(&chosen, &offers_with(&chosen[1]))?;
+        let offers = offers_with(&chosen[1], (entry, &job.learner.given));
+        compat::check(&chosen, &offers, &|need| learner.why_not(need))?;
         let (layout, sums) = laid_out(form)?;
         let whole = chosen[1].gives.contains(&Ability::WholeModel);
         let together = gate.lead_max() == Some(0) || served;
@@ -304,11 +305,23 @@ pub fn learner(
     let name = choice.name.as_str();
     let entry = learners().find(|entry| entry.name == name).ok_or_else(|| {
         let known: Vec<&str> = learners().map(|entry| entry.name).collect();
-        Fault::caller(format!("unknown learner '{name}'")).hint(suggestion(name, &known))
+        let hint = kind_of(name).unwrap_or_else(|| suggestion(name, &known));
+        Fault::caller(format!("unknown learner '{name}'")).hint(hint)
     })?;
     let params = entry.check("learner", &crate::trained_members::resolve(&choice.given)?)?;
     let learner = (entry.build)(&params)?;
     Ok((entry, learner, params))
+}
+
+/// What is no learner may be a kind of one: a word that a parameter of one learner alone takes.
+fn kind_of(word: &str) -> Option<String> {
+    let takes =
+        |param: &Param| matches!(param.kind, ParamKind::Choice(words) if words.contains(&word));
+    let mut found = learners()
+        .filter_map(|entry| entry.params.iter().find(|param| takes(param)).map(|it| (entry, it)));
+    let (entry, param) = found.next()?;
+    let is_only = found.next().is_none();
+    is_only.then(|| format!("set name = \"{}\" and {} = \"{word}\"", entry.name, param.name))
 }
 
 /// A consistency gate by name, with its parameters as in a job file: `gate("ssp", "bound = 3")`.
@@ -389,13 +402,21 @@ pub fn learner_cards() -> Vec<Card> {
 }
 
 fn variants(entry: &'static Entry<BuildLearner>) -> Vec<Card> {
+    variants_with(entry, &toml::Table::new())
+}
+
+fn variants_with(entry: &'static Entry<BuildLearner>, given: &toml::Table) -> Vec<Card> {
     let solvers = entry.params.iter().find(|param| param.name == "solver").map(|param| param.kind);
     let tables: Vec<toml::Table> = match solvers {
         Some(ParamKind::Choice(words)) => words
             .iter()
-            .map(|word| toml::Table::from_iter([("solver".to_string(), (*word).into())]))
+            .map(|word| {
+                let mut table = given.clone();
+                table.insert("solver".to_string(), (*word).into());
+                table
+            })
             .collect(),
-        _ => vec![toml::Table::new()],
+        _ => vec![given.clone()],
     };
     let mut cards: Vec<Card> = Vec::new();
     for card in tables.into_iter().filter_map(|table| card_of(entry, table)) {
@@ -420,7 +441,7 @@ fn card_of(entry: &'static Entry<BuildLearner>, mut table: toml::Table) -> Optio
             ParamKind::Table => toml::Table::new().into(),
             ParamKind::Tables => toml::value::Array::new().into(),
         };
-        table.insert(param.name.to_string(), value);
+        table.entry(param.name).or_insert(value);
     }
     let params = entry.check("learner", &table).ok()?;
     let learner = (entry.build)(&params).ok()?;
@@ -438,9 +459,18 @@ pub fn offers() -> Vec<Card> {
     cards
 }
 
-/// The same, where a plan needs what it does with these parameters.
-fn offers_with(plan: &Card) -> Vec<Card> {
+/// The same, where a plan needs what it does with these parameters, and the learner that was chosen keeps its own but for
+/// the solver.
+fn offers_with(
+    plan: &Card,
+    (learner, given): (&'static Entry<BuildLearner>, &toml::Table),
+) -> Vec<Card> {
     let mut cards = offers();
+    let is_own = |card: &Card| {
+        card.family == "learner" && card.name.split(" (").next() == Some(learner.name)
+    };
+    cards.retain(|card| !is_own(card));
+    cards.splice(0..0, variants_with(learner, given));
     let is_it = |card: &&mut Card| (card.family, &card.name) == (plan.family, &plan.name);
     cards.iter_mut().filter(is_it).for_each(|card| card.needs.clone_from(&plan.needs));
     cards

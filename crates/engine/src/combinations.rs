@@ -59,7 +59,7 @@ impl Combinations {
     fn verdict(&self, at: Places) -> Result<()> {
         let chosen: Vec<Card> =
             (0..5).map(|family| self.cards[family][at[family]].clone()).collect();
-        compat::check(&chosen, &self.all)
+        compat::check(&chosen, &self.all, &|_| None)
     }
 
     fn names(&self, at: Places) -> Vec<String> {

@@ -7,45 +7,77 @@ use starlings_core::{Ability, Card, Fault, Result};
 ///
 /// # Errors
 /// The first unmet need, in the order of the cards, as a sentence that says why and what would work.
-/// `offers` lists all entries of all families, to name those that would help.
-pub fn check(chosen: &[Card], offers: &[Card]) -> Result<()> {
-    for card in chosen {
-        for &need in &card.needs {
-            if !chosen.iter().any(|other| other.gives.contains(&need)) {
-                return Err(refusal(card, need, chosen, offers));
-            }
-        }
+/// `offers` lists all entries of all families, to name those that would help: only those with which the other choices
+/// would be accepted. `why` says why the learner does not give what it might, where its parameters are the reason.
+pub fn check(
+    chosen: &[Card],
+    offers: &[Card],
+    why: &dyn Fn(Ability) -> Option<String>,
+) -> Result<()> {
+    match unmet(chosen) {
+        Some((card, need)) => Err(refusal(card, need, (chosen, offers), why)),
+        None => Ok(()),
     }
-    Ok(())
 }
 
-fn refusal(card: &Card, need: Ability, chosen: &[Card], offers: &[Card]) -> Fault {
+/// The first need that nothing meets, and whose it is.
+fn unmet(chosen: &[Card]) -> Option<(&Card, Ability)> {
+    let gives = |need| chosen.iter().any(|other| other.gives.contains(&need));
+    let mut needs = chosen.iter().flat_map(|card| card.needs.iter().map(move |&need| (card, need)));
+    needs.find(|(_, need)| !gives(*need))
+}
+
+/// What of a family could stand in the place of what was chosen there. Where it is only another solver, nothing else is named.
+fn instead(family: &str, chosen: &[Card], offers: &[Card]) -> Vec<String> {
+    let Some(at) = chosen.iter().position(|card| card.family == family) else { return Vec::new() };
+    let fits = |offer: &&Card| {
+        let mut others = chosen.to_vec();
+        others[at] = (*offer).clone();
+        offer.family == family && unmet(&others).is_none()
+    };
+    let found: Vec<&Card> = offers.iter().filter(fits).collect();
+    let entry = |card: &Card| card.name.split(" (").next().unwrap_or_default().to_string();
+    let own: Vec<&Card> =
+        found.iter().copied().filter(|card| entry(card) == entry(&chosen[at])).collect();
+    let found = if own.is_empty() { found } else { own };
+    found.into_iter().map(|card| format!("'{}'", card.name)).collect()
+}
+
+fn refusal(
+    card: &Card,
+    need: Ability,
+    (chosen, offers): (&[Card], &[Card]),
+    why: &dyn Fn(Ability) -> Option<String>,
+) -> Fault {
     let lacking = Fault::caller(format!("{} '{}' needs {need}", card.family, card.name));
     // Some family could have given it: name what was chosen there and what would do.
     let family = offers.iter().find(|offer| offer.gives.contains(&need)).map(|offer| offer.family);
     let Some(family) = family else {
         return lacking.hint(format!("nothing gives that yet: choose another {}", card.family));
     };
-    let would: Vec<String> = offers
-        .iter()
-        .filter(|offer| offer.family == family && offer.gives.contains(&need))
-        .map(|offer| format!("'{}'", offer.name))
-        .collect();
-    let instead = chosen.iter().find(|other| other.family == family);
-    let lacking = match instead {
-        Some(other) => lacking.caused_by(format!("{family} '{}' does not give that", other.name)),
-        None => lacking,
+    let other = chosen.iter().find(|other| other.family == family);
+    let reason = why(need).filter(|_| family == "learner");
+    let lacking = match (other, reason) {
+        (Some(other), Some(reason)) => {
+            lacking.caused_by(format!("{family} '{}' does not give that: {reason}", other.name))
+        }
+        (Some(other), None) => {
+            lacking.caused_by(format!("{family} '{}' does not give that", other.name))
+        }
+        (None, _) => lacking,
     };
-    let alternatives: Vec<String> = offers
-        .iter()
-        .filter(|offer| offer.family == card.family && !offer.needs.contains(&need))
-        .map(|offer| format!("'{}'", offer.name))
-        .collect();
-    let mut hint = format!("choose {family} {}", would.join(" or "));
-    if !alternatives.is_empty() {
-        hint += &format!(", or {} {}", card.family, alternatives.join(" or "));
+    let mut ways = Vec::new();
+    for family in [family, card.family] {
+        let names = instead(family, chosen, offers);
+        let told = format!("{family} {}", names.join(" or "));
+        if !names.is_empty() && !ways.contains(&told) {
+            ways.push(told);
+        }
     }
-    lacking.hint(hint)
+    lacking.hint(match ways.is_empty() {
+        false => format!("choose {}", ways.join(", or ")),
+        true => format!("no other {family} or {} alone would do: change both", card.family),
+    })
 }
 
 #[cfg(test)]
@@ -63,13 +95,39 @@ mod tests {
         let bsp = card("consistency", "bsp", &[Ability::Barrier], &[]);
         let ssp = card("consistency", "ssp", &[], &[Ability::Served]);
         let offers = [ring.clone(), star.clone(), bsp.clone(), ssp.clone()];
-        let fault = check(&[ring.clone(), ssp.clone()], &offers).unwrap_err().to_string();
+        let fault =
+            check(&[ring.clone(), ssp.clone()], &offers, &|_| None).unwrap_err().to_string();
         assert!(fault.contains("topology 'ring' needs all workers to finish"), "{fault}");
         assert!(fault.contains("choose consistency 'bsp', or topology 'star'"), "{fault}");
-        let fault = check(&[ssp.clone(), ring.clone()], &offers).unwrap_err().to_string();
+        let fault =
+            check(&[ssp.clone(), ring.clone()], &offers, &|_| None).unwrap_err().to_string();
         assert!(fault.contains("consistency 'ssp' needs owners that answer"), "{fault}");
         assert!(fault.contains("choose topology 'star', or consistency 'bsp'"), "{fault}");
-        assert!(check(&[star, ssp], &offers).is_ok());
-        assert!(check(&[ring, bsp], &offers).is_ok());
+        assert!(check(&[star.clone(), ssp.clone()], &offers, &|_| None).is_ok());
+        assert!(check(&[ring.clone(), bsp], &offers, &|_| None).is_ok());
+    }
+    /// What would meet the one need and break another is not offered, and a learner that cannot says why.
+    #[test]
+    fn only_what_would_be_accepted_is_offered() {
+        let ring = card("topology", "ring", &[Ability::Sum], &[Ability::Barrier]);
+        let gossip = card("topology", "gossip", &[Ability::Mixing], &[Ability::LocalSteps]);
+        let star = card("topology", "star", &[Ability::Sum, Ability::Served], &[]);
+        let ssp = card("consistency", "ssp", &[], &[Ability::Served]);
+        let bsp = card("consistency", "bsp", &[Ability::Barrier], &[]);
+        let tree = card("learner", "trees", &[], &[Ability::Sum]);
+        let offers =
+            [ring.clone(), gossip.clone(), star.clone(), ssp.clone(), bsp.clone(), tree.clone()];
+        let fault = check(&[tree.clone(), ring, ssp], &offers, &|_| None).unwrap_err().to_string();
+        assert!(fault.contains("'star'") && !fault.contains("gossip"), "{fault}");
+        let able = card("learner", "mlp (sgd)", &[Ability::LocalSteps], &[]);
+        let offers = [offers.as_slice(), std::slice::from_ref(&able)].concat();
+        let mlp = card("learner", "mlp (adam)", &[], &[]);
+        let why = |_| Some("dropout".to_string());
+        let fault = check(&[mlp, gossip, bsp], &offers, &why).unwrap_err().to_string();
+        assert!(fault.contains("'mlp (adam)' does not give that: dropout"), "{fault}");
+        assert!(
+            fault.contains("choose learner 'mlp (sgd)', or topology 'ring' or 'star'"),
+            "{fault}"
+        );
     }
 }

@@ -663,9 +663,7 @@ pub(crate) fn first_model(
     facts: &Facts,
     place: Place,
 ) -> Result<Model> {
-    if place.stages == 1 {
-        crate::stock::check_room(job, &*choices.learner, facts)?;
-    }
+    crate::stock::check_room(job, choices, facts, &place)?;
     let mut model = choices.learner.init(facts, place)?;
     crate::trained_members::furnish(&*choices.learner, &mut model)?;
     earlier::go_on(job, choices, facts, &mut model)?;

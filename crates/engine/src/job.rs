@@ -325,13 +325,37 @@ impl Job {
     }
 }
 
+/// Parameters that say how far steps go and nothing else: a job may go on with others.
+const PACE: [&str; 7] = [
+    "learning_rate",
+    "schedule",
+    "warmup_steps",
+    "final_rate",
+    "step_every",
+    "step_factor",
+    "clip_norm",
+];
+
+/// How far the steps of a job go, where its learner has a schedule for that; nothing elsewhere.
+#[must_use]
+pub fn pace(job: &Job) -> toml::Table {
+    let has_schedule = crate::choices::learners()
+        .filter(|entry| entry.name == job.learner.name)
+        .any(|entry| entry.params.iter().any(|param| param.name == "schedule"));
+    let mut given = job.learner.given.clone();
+    given.retain(|key, _| has_schedule && PACE.contains(&key));
+    given
+}
+
 /// What a job must have in common with a checkpoint to continue from it. Workers, topology and the like may
-/// change.
+/// change, and so may the pace.
 #[must_use]
 pub fn fingerprint(job: &Job, data_digest: &str) -> Fingerprint {
+    let (pace, mut parameters) = (pace(job), job.learner.given.clone());
+    parameters.retain(|key, _| !pace.contains_key(key));
     let lines = [
         ("learner.name", job.learner.name.clone()),
-        ("learner.parameters", job.learner.given.to_string()),
+        ("learner.parameters", parameters.to_string()),
         ("cluster.plan", job.plan.name.clone()),
         ("train.batch", job.batch.to_string()),
         ("train.seed", job.seed.to_string()),

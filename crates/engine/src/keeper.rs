@@ -4,6 +4,7 @@
 
 use crate::bridge::{Agreed, Exchange};
 use crate::checkpoints;
+use crate::descent::{Descent, Goodness};
 use crate::exchange::packet::Losses;
 use crate::job::{CheckpointSpec, Every};
 use crate::net::{Arrival, Net};
@@ -14,7 +15,7 @@ use starlings_cluster::writer::{Content, Done, Part, Writer};
 use starlings_core::{
     Deadline, Epoch, Event, Fault, Model, Result, Role, Seat, Shard, Step, Tensor, failpoint,
 };
-use starlings_learn::{Memory, Place};
+use starlings_learn::{Appetite, DIVERGED, Memory, Place};
 use starlings_transport::{Header, Lane};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -41,6 +42,8 @@ pub struct Resumed {
     pub losses: BTreeMap<u32, Losses>,
     /// Seats of the flock that was checkpointed.
     pub workers: u32,
+    /// What its manifest says of the training so far.
+    pub progress: serde_json::Value,
 }
 
 impl Resumed {
@@ -71,7 +74,8 @@ impl Resumed {
         }
         let path = complete.path.display().to_string();
         let (step, workers) = (complete.manifest.step, complete.manifest.workers);
-        Ok(Resumed { step, path, model, memory, losses, workers })
+        let progress = complete.manifest.progress.clone();
+        Ok(Resumed { step, path, model, memory, losses, workers, progress })
     }
 
     /// What a seat takes over of the losses: its own on as many seats as before, else those dealt to it in turn.
@@ -107,6 +111,8 @@ impl Resumed {
 pub struct Post {
     /// The job.
     pub fingerprint: Fingerprint,
+    /// The settings of steps, which may be others when it goes on.
+    pub pace: String,
     /// Virtual shards.
     pub shards: u32,
     /// This seat writes a part of the model: its stage.
@@ -118,6 +124,7 @@ pub struct Post {
 /// Keeps the checkpoints of one seat.
 pub struct Keeper {
     inner: Option<Inner>,
+    descent: Descent,
 }
 
 struct Inner {
@@ -128,6 +135,7 @@ struct Inner {
     next: Deadline,
     kept: Option<Step>,
     newest: Option<String>,
+    goodness: Goodness,
     /// The checkpoint that is under way.
     pending: Option<Pending>,
 }
@@ -147,7 +155,7 @@ impl Keeper {
     /// Keeps nothing.
     #[must_use]
     pub fn none() -> Keeper {
-        Keeper { inner: None }
+        Keeper { inner: None, descent: Descent::default() }
     }
 
     /// Keeps what a job wants kept.
@@ -161,8 +169,11 @@ impl Keeper {
         let kept = resumed.map(|resumed| resumed.step);
         let writer = Writer::start(checkpoints::store(spec)?)?;
         let (next, pending) = (due_next(every), None);
-        let inner = Inner { store, writer, every, post, next, kept, newest, pending };
-        Ok(Keeper { inner: Some(inner) })
+        let goodness = resumed.map_or_else(Goodness::default, |resumed| {
+            Goodness::resumed(resumed.step, &resumed.progress)
+        });
+        let inner = Inner { store, writer, every, post, next, kept, newest, goodness, pending };
+        Ok(Keeper { inner: Some(inner), descent: Descent::default() })
     }
 
     /// From now on this seat's part belongs there. `kept` is the step of the checkpoint that all went back to, if they
@@ -231,6 +242,7 @@ impl Keeper {
         inner.writer.save(step, parts, Deadline::after(WRITING))?;
         inner.pending = Some(Pending { step, parts: Vec::new(), seats: 0 });
         (inner.kept, inner.next) = (Some(step), due_next(inner.every));
+        inner.goodness.kept(step);
         if stop {
             events.extend(inner.settle()?);
             // Seat 0 has completed it when it comes here.
@@ -249,6 +261,44 @@ impl Keeper {
             Some(inner) if inner.pending.is_some() => inner.poll(),
             _ => Ok(Vec::new()),
         }
+    }
+
+    /// The objective of a step tells whether the checkpoint before it is good to go back to, and where learners go down by
+    /// steps on batches, whether they still do.
+    ///
+    /// # Errors
+    /// They do not: training has left all bounds.
+    pub fn see(&mut self, step: Step, by: Appetite, objective: Option<f64>) -> Result<()> {
+        if let Some(inner) = &mut self.inner {
+            inner.goodness.judge(step, objective);
+        }
+        match by {
+            Appetite::Batches => self.descent.see(step, objective),
+            Appetite::Passes => Ok(()),
+        }
+    }
+
+    /// Where training has left all bounds: takes back what was kept after the last good checkpoint, so that `--resume`
+    /// goes on from that one, and says so. Other faults stay as they are.
+    #[must_use]
+    pub fn gone_astray(&mut self, fault: Fault) -> Fault {
+        let Some(inner) = &mut self.inner else { return fault };
+        if !fault.message().contains(DIVERGED) {
+            return fault;
+        }
+        let advice = fault.advice().map(|it| format!("{it}; ")).unwrap_or_default();
+        let Some(good) = inner.goodness.good() else {
+            return fault.hint(format!("{advice}no checkpoint is good: start without --resume"));
+        };
+        if inner.post.net.seat() == Seat(0) {
+            // What is under way is of no use any more, and must not become a checkpoint after this.
+            let _ = inner.writer.settle(Deadline::after(Duration::from_secs(60)));
+            inner.store.withdraw_after(good, &inner.post.fingerprint);
+        }
+        fault.hint(format!(
+            "{advice}{} is the last good checkpoint: --resume goes on from it, also with another learning rate, schedule or clip_norm",
+            inner.store.folder(good).display()
+        ))
     }
 
     /// Waits for the checkpoint under way.
@@ -368,7 +418,7 @@ impl Inner {
             shards: self.post.shards,
             fingerprint: self.post.fingerprint.clone(),
             written_by: env!("CARGO_PKG_VERSION").to_string(),
-            progress: serde_json::Value::Null,
+            progress: self.goodness.told(&self.post.pace),
             parts: std::mem::take(&mut pending.parts),
         };
         self.writer.commit(manifest, Deadline::after(WRITING))

@@ -10,6 +10,7 @@ pub mod clock;
 pub mod combinations;
 pub mod compat;
 pub mod courier;
+mod descent;
 pub mod desk;
 mod earlier;
 pub mod evaluation;

@@ -4,8 +4,9 @@
 use crate::choices::Choices;
 use crate::desk::{first_model, place_of};
 use crate::job::{Choice, Job};
+use crate::stock::check_room;
 use crate::train::facts;
-use starlings_core::{Fault, Model, Result, Role, Seat};
+use starlings_core::{Ability, Fault, Model, Result, Role, Seat};
 use starlings_data::{arrange, survey};
 use starlings_learn::{Facts, Place};
 use std::time::Instant;
@@ -97,6 +98,8 @@ pub(crate) fn measured(job: Job, choices: Choices) -> Result<(Job, Choices)> {
     )]
     let begun = Instant::now();
     let clock = || begun.elapsed().as_secs_f64();
+    // Whoever measures has all layers for a while.
+    check_room(&job, &choices, &facts, &Place::WHOLE)?;
     let stages = choices.plan.stages() / choices.plan.parts();
     let Some(layers) = learner.measured_cut(&facts, stages, &clock)? else {
         return Ok((job, choices));
@@ -130,16 +133,20 @@ pub(crate) fn held(job: &Job, choices: &Choices, facts: &Facts, seat: Seat) -> O
 /// # Errors
 /// When the learner cannot start on this data or cannot be cut so, or a part is too large.
 pub(crate) fn try_out(job: &Job, choices: &Choices, facts: &Facts) -> Result<()> {
-    let try_one = |place: Place| {
+    let try_one = |place: Place, facts: &Facts| {
         let model = first_model(job, choices, facts, place)?;
         check_memory(job, choices, &model)
     };
     let stages = choices.plan.stages();
     if stages == 1 {
-        return try_one(Place::WHOLE);
+        return try_one(Place::WHOLE, facts);
     }
     for seat in (0..stages).map(Seat) {
-        try_one(place_of(&choices.plan.assign(seat, job.workers, job.shards)?))?;
+        let assignment = choices.plan.assign(seat, job.workers, job.shards)?;
+        // Micro-batches are made of the shards of one pipeline.
+        let shards = job.shards / (job.workers / stages).max(1);
+        let facts = Facts { shards, ..facts.clone() };
+        try_one(place_of(&assignment), &facts)?;
     }
     Ok(())
 }
@@ -162,7 +169,11 @@ pub(crate) fn check_memory(job: &Job, choices: &Choices, model: &Model) -> Resul
         0..1_000_000 => format!("{:.1} KB", bytes as f64 / 1e3),
         _ => format!("{:.1} MB", bytes as f64 / 1e6),
     };
-    let (whose, hint) = match choices.plan.stages() {
+    let stages = choices.plan.stages();
+    let (whose, hint) = match stages {
+        1 if !choices.learner.gives().contains(&Ability::StagedModel) => {
+            ("the model", "make it smaller, or raise [cluster] memory".to_string())
+        }
         1 => (
             "the model",
             "cut it: plan = { name = \"pipeline\", stages = 2 }, or raise [cluster] memory"

@@ -3,14 +3,16 @@
 //! out again: a thread looks at what this process has in memory, and before that is more than it may be, the pages of
 //! the file go.
 
+use crate::choices::Choices;
+use crate::desk::place_of;
 use crate::job::Job;
 use crate::net::Net;
 use crate::redeal::Loader;
 use crate::shuffle::gather;
 use crate::train::Task;
-use starlings_core::{Blame, Fault, Result, Seat, Shard};
+use starlings_core::{Ability, Blame, Fault, Result, Seat, Shard};
 use starlings_data::{DataSpec, Holding, Parcel, Room, Survey, load_all_within, load_within};
-use starlings_learn::{Facts, Learner};
+use starlings_learn::{Facts, Footprint, Learner, Place};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -87,21 +89,43 @@ const COUNTS_BYTES: u64 = 64 << 20;
 ///
 /// # Errors
 /// What they need, what there is, and the largest part of it.
-pub(crate) fn check_room(job: &Job, learner: &dyn Learner, facts: &Facts) -> Result<()> {
-    let rows = job.batch.div_ceil(u64::from(job.workers.max(1)));
-    let Some(needed) = learner.footprint(facts, rows) else { return Ok(()) };
-    let together = match ["threads", "processes"].contains(&job.launcher.as_str()) {
-        true => job.workers,
-        false => 1,
-    };
+pub(crate) fn check_room(job: &Job, choices: &Choices, facts: &Facts, place: &Place) -> Result<()> {
+    let (learner, stages) = (&choices.learner, choices.plan.stages().max(1));
+    let replicas = (job.workers / stages).max(1);
+    // Whoever measures layers to cut a model has all of it for a while, and goes through it layer by layer.
+    let measures = place.stages != stages;
+    let rows = if measures { 0 } else { job.batch.div_ceil(u64::from(replicas)) };
+    let Some(needed) = learner.footprint(facts, place, rows) else { return Ok(()) };
+    let here = ["threads", "processes"].contains(&job.launcher.as_str());
     let each = needed.model.saturating_add(needed.step);
-    let (all, room) = (each.saturating_mul(u64::from(together)), host_memory());
+    let one: u64 = match here {
+        false => each,
+        true if place.stages == 1 => each,
+        // All stages are on this host: one of each, and as many of these as there are replicas.
+        true => (0..stages).try_fold(0, |sum: u64, stage| -> Result<u64> {
+            let place = place_of(&choices.plan.assign(Seat(stage), job.workers, job.shards)?);
+            let its = learner.footprint(facts, &place, rows);
+            let its = its.map_or(0, |it| it.model.saturating_add(it.step));
+            Ok(sum.saturating_add(its))
+        })?,
+    };
+    let together = match (here, place.stages) {
+        _ if measures || !here => 1,
+        (_, 1) => job.workers,
+        _ => replicas,
+    };
+    let (all, room) = (one.saturating_mul(u64::from(together)), host_memory());
     if all <= room {
         return Ok(());
     }
     let told = |bytes: u64| format!("{:.1} GB", bytes as f64 / 1e9);
+    let workers = if here && !measures { job.workers } else { 1 };
+    let whose = match place.stages {
+        1 => "each".to_string(),
+        stages => format!("the one with part {} of {stages} of the model", place.stage + 1),
+    };
     Err(Fault::caller(format!(
-        "{together} workers on this host need {} of memory and there are {}: each {} for weights, gradients and the \
+        "{workers} workers on this host need {} of memory and there are {}: {whose} {} for weights, gradients and the \
          optimiser's state, {} for the rows of a step; the largest part is {}",
         told(all),
         told(room),
@@ -109,14 +133,37 @@ pub(crate) fn check_room(job: &Job, learner: &dyn Learner, facts: &Facts) -> Res
         told(needed.step),
         needed.largest
     ))
-    .hint("make that part smaller, lower [train] batch, raise accumulate, or take more hosts"))
+    .hint(remedies(&**learner, place, &needed, (one, u64::from(together)))))
+}
+
+/// What would help: only what this learner can do, and what changes what is too large.
+fn remedies(
+    learner: &dyn Learner,
+    place: &Place,
+    needed: &Footprint,
+    (one, together): (u64, u64),
+) -> String {
+    let room = host_memory();
+    let mut ways = vec!["make that part smaller"];
+    if needed.model.saturating_mul(together) < room {
+        ways.push("lower [train] batch");
+        ways.extend((place.depths() == 1).then_some("raise accumulate"));
+    }
+    ways.extend((together > 1 && one <= room).then_some("use fewer workers on this host"));
+    match (place.stages, learner.gives().contains(&Ability::StagedModel)) {
+        (1, true) => ways.push("cut the model among several hosts with plan = \"pipeline\""),
+        (1, false) => {}
+        _ => ways.push("spread its stages over more hosts"),
+    }
+    ways.join(", or ")
 }
 
 /// Bytes of a model that a worker takes over from another, at most: what its own would need, where that can be foreseen,
 /// and never more than half of what there is.
 pub(crate) fn room_for_model(learner: &dyn Learner, facts: &Facts) -> u64 {
     let half = host_memory() / 2;
-    let needed = learner.footprint(facts, 0).map(|it| it.model.saturating_add(it.model));
+    let needed =
+        learner.footprint(facts, &Place::WHOLE, 0).map(|it| it.model.saturating_add(it.model));
     needed.map_or(half, |needed| needed.saturating_add(COUNTS_BYTES).min(half))
 }
 

@@ -4,7 +4,7 @@ use crate::checkpoints;
 use crate::choices::Choices;
 use crate::clock::Observer;
 use crate::desk::{Figures, Finished, extent, weights};
-use crate::job::{Job, fingerprint};
+use crate::job::{Job, fingerprint, pace};
 use crate::launch::{LAUNCHERS, Launcher};
 use crate::placement;
 use crate::stop::Stop;
@@ -148,6 +148,23 @@ impl Task {
     pub fn told_checkpoint(&self, survey: &Survey) -> Result<Option<Complete>> {
         let complete = self.checkpoint(survey)?;
         let Some(found) = &complete else { return Ok(complete) };
+        let before = found.manifest.progress.get("pace").and_then(serde_json::Value::as_str);
+        let now = pace(&self.job).to_string();
+        if let Some(before) = before.filter(|before| *before != now) {
+            let told = |pace: &str| match pace.trim() {
+                "" => "the learner's own pace".to_string(),
+                pace => pace.replace('\n', ", "),
+            };
+            let (step, now, before) = (found.manifest.step, told(&now), told(before));
+            self.options.observer.on(Event::Fault(FaultReport {
+                phase: "resuming".to_string(),
+                step: Some(step),
+                message: format!(
+                    "from {step} on steps are taken with {now}; before it, with {before}"
+                ),
+                ..FaultReport::default()
+            }));
+        }
         for warning in &found.warnings {
             let step = found.manifest.step;
             self.options.observer.on(Event::Fault(FaultReport {

@@ -26,6 +26,7 @@ pub fn run(mut desk: Desk) -> Result<Finished> {
         };
         // Members have changed: the step is finished by those who are left, and the walk goes on.
         if let Err(fault) = desk.recover(fault) {
+            let fault = desk.keeper.gone_astray(fault);
             desk.give_up(&fault);
             return Err(fault);
         }
@@ -97,9 +98,7 @@ fn take(desk: &mut Desk, step: Step, outbox: &mut Outbox) -> Result<()> {
         let kept = keeper.keep((step, agreed.stop), &mut **exchange, model, memory);
         clock.kept(kept.map_err(|f| clock.during(f))?);
     }
-    if agreed.stop {
-        return Err(interrupted(step, keeper.newest()));
-    }
+    go_on_unless(agreed.stop, step, keeper.newest())?;
 
     // Learning: blocks are emitted, summed over the flock by topology × codec × transport, applied.
     clock.enter(COMPUTATION, step);
@@ -125,6 +124,7 @@ fn take(desk: &mut Desk, step: Step, outbox: &mut Outbox) -> Result<()> {
     walk.done(step, moment.rows, &outcome);
     leases.done(step);
     clock.step_done(walk, &outcome);
+    keeper.see(step, learner.appetite(), outcome.objective).map_err(|f| clock.during(f))?;
     failpoint!("after-report");
     // Shards that are on their way to someone already stay out of it.
     if let Some(redeal) = redeal.as_mut().filter(|_| pending.is_none()) {
@@ -140,12 +140,15 @@ fn contribute(learner: &dyn Learner, work: &mut Work<'_>) -> Result<()> {
     contributing(|| learner.contribute(work))
 }
 
-fn interrupted(step: Step, kept: Option<String>) -> Fault {
+fn go_on_unless(stop: bool, step: Step, kept: Option<String>) -> Result<()> {
+    if !stop {
+        return Ok(());
+    }
     let fault = Fault::interrupted(format!("stopped before {step}, as asked"));
-    match kept {
+    Err(match kept {
         Some(path) => {
             fault.hint(format!("{path} is complete: the same command with --resume goes on"))
         }
         None => fault.hint("the job has no [checkpoint], so nothing was kept"),
-    }
+    })
 }

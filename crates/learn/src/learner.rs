@@ -68,6 +68,9 @@ impl Facts {
     }
 }
 
+/// How a fault begins that says that weights have left all bounds: what was learned before is to be gone back to.
+pub const DIVERGED: &str = "training diverged";
+
 /// Which part of the model this worker has. Everything, unless the plan cuts the model into stages.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Place {
@@ -246,6 +249,12 @@ pub trait Learner: Send + Sync {
         &[]
     }
 
+    /// Why it does not give something that it would give with other parameters, in words; `None` where it cannot say.
+    fn why_not(&self, ability: Ability) -> Option<String> {
+        let _ = ability;
+        None
+    }
+
     /// What it requires of the other choices, its parameters considered.
     fn requires(&self) -> &'static [Ability];
 
@@ -256,10 +265,10 @@ pub trait Learner: Send + Sync {
         None
     }
 
-    /// What a worker with the whole model needs of memory, with so many rows of a step; `None` where it is small, or
-    /// cannot be foreseen.
-    fn footprint(&self, facts: &Facts, rows: u64) -> Option<crate::Footprint> {
-        let _ = (facts, rows);
+    /// What a worker with this place's part of the model needs of memory, with so many rows of a step; `None` where it is
+    /// small, or cannot be foreseen.
+    fn footprint(&self, facts: &Facts, place: &Place, rows: u64) -> Option<crate::Footprint> {
+        let _ = (facts, place, rows);
         None
     }
 

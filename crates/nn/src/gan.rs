@@ -6,10 +6,12 @@
 use crate::flow::{Flow, Form};
 use crate::learner::{append, each_run, squared};
 use crate::pass::{Lesson, Pass, Share, Weights, numbers, tensor};
-use crate::recipe::Recipe;
+use crate::recipe::{Recipe, pieces};
+use crate::room::{self, answered};
 use crate::solver::{Stride, all_finite};
 use crate::stack::Stack;
 use crate::stage::Parameter;
+use crate::sums::{LOSS, share_of_a_row};
 use burn_tensor::activation;
 use starlings_core::{
     Ability, Block, Body, FEATURES, Fault, Graph, Model, Op, Result, Rng, Role, Tensor, Update,
@@ -17,15 +19,12 @@ use starlings_core::{
 };
 use starlings_data::{Batch, LabelNeed, Schema, Slice};
 use starlings_learn::{
-    Appetite, Facts, Grade, Learner, Moment, Outcome, Place, Samples, Task, Work, refusals,
+    Appetite, DIVERGED, Facts, Footprint, Grade, Learner, Moment, Outcome, Place, Samples, Task,
+    Work, refusals,
 };
 
 /// Features, steps of the job.
 const SIZES: &str = "network";
-/// Loss and weight of the rows of a step.
-const LOSS: &str = "loss";
-/// Rows that answer at once.
-const ANSWERED: usize = 256;
 /// Sums over rows: weight, loss, chances given to the row and to a made one.
 const SUMS: usize = 4;
 
@@ -75,9 +74,11 @@ impl Gan {
         tells.push("linear 1".to_string());
         Ok(Pair {
             generator: Stack::named("generator", Form::Flat(self.code), &makes)?
-                .computing(self.recipe.precision),
+                .computing(self.recipe.precision)
+                .closed(),
             discriminator: Stack::named("discriminator", Form::Flat(features), &tells)?
-                .computing(self.recipe.precision),
+                .computing(self.recipe.precision)
+                .closed(),
         })
     }
 
@@ -242,6 +243,14 @@ impl Learner for Gan {
         &[Ability::WholeModel, Ability::Sum, Ability::Barrier]
     }
 
+    fn footprint(&self, facts: &Facts, _: &Place, rows: u64) -> Option<Footprint> {
+        let pair = self.pair(facts.schema.features).ok()?;
+        let both =
+            [("the generator's", &pair.generator), ("the discriminator's", &pair.discriminator)];
+        let rows = rows.div_ceil(self.recipe.parts.max(1) as u64);
+        Some(room::footprint(&both, &self.recipe.solver, rows))
+    }
+
     fn init(&self, facts: &Facts, _: Place) -> Result<Model> {
         let features = facts.schema.features;
         if facts.rows == 0 || features == 0 {
@@ -272,8 +281,7 @@ impl Learner for Gan {
         refusals::check_width(features, work.batch)?;
         let taught = pair.taught(self.turn(&work.moment)).parameters();
         let mut sums = Sums { loss: 0.0, weight: 0.0, blocks: vec![Vec::new(); taught.len()] };
-        let size = work.batch.slices.len().div_ceil(self.recipe.parts.max(1)).max(1);
-        for slices in work.batch.slices.chunks(size) {
+        for slices in pieces(&work.batch.slices, self.recipe.parts) {
             self.learn(work, slices, &pair, &mut sums)?;
         }
         for (parameter, mut sum) in taught.iter().zip(sums.blocks).rev() {
@@ -281,7 +289,8 @@ impl Learner for Gan {
             let body = Body::Dense(Values::F32(sum));
             work.outbox.emit(Block { name: parameter.name.clone(), body });
         }
-        work.outbox.emit(Block::dense(LOSS, vec![sums.loss, sums.weight]));
+        let rows = work.batch.len() as f64;
+        work.outbox.emit(Block::dense(LOSS, vec![sums.loss, sums.weight, rows]));
         Ok(())
     }
 
@@ -303,12 +312,10 @@ impl Learner for Gan {
         if !finite {
             let rate = self.recipe.solver.rate;
             return Err(Fault::caller(format!(
-                "training diverged: loss or weights are not finite at {}",
+                "{DIVERGED}: loss or weights are not finite at {}",
                 moment.step
             ))
-            .hint(format!(
-                "lower learning_rate (it is {rate}) or scale the features; the last checkpoint, if there is one, is still good"
-            )));
+            .hint(format!("lower learning_rate (it is {rate}) or scale the features")));
         }
         // The generator's loss is another quantity: reported in turn, the two would look like one that jumps.
         let objective = loss.filter(|_| turn == Turn::Discriminator);
@@ -320,9 +327,10 @@ impl Learner for Gan {
         refusals::check_width(features, work.batch)?;
         let table = work.batch.table;
         let mut sums = vec![0.0; SUMS];
+        let at_once = answered(&pair.discriminator).min(answered(&pair.generator));
         for slice in &work.batch.slices {
             let rows: Vec<usize> = slice.rows().filter(|&row| table.weight(row) > 0.0).collect();
-            for rows in rows.chunks(ANSWERED) {
+            for rows in rows.chunks(at_once) {
                 let (mut inputs, mut codes) = (Vec::new(), Vec::new());
                 for &row in rows {
                     append(table.row(row), features, &mut inputs);
@@ -336,7 +344,9 @@ impl Learner for Gan {
                 let made = self.scores(work.model, &pair, made);
                 for ((&row, real), made) in rows.iter().zip(real).zip(made) {
                     let (real, made) = (f64::from(real), f64::from(made));
-                    let loss = surprise(real) + surprise(-made);
+                    let loss = (1.0 - self.smoothing) * surprise(real)
+                        + self.smoothing * surprise(-real)
+                        + surprise(-made);
                     let own = [1.0, loss, chance(real), chance(made)];
                     let weight = table.weight(row);
                     sums.iter_mut().zip(own).for_each(|(sum, own)| *sum += weight * own);
@@ -365,7 +375,7 @@ impl Learner for Gan {
         let (features, pair) = self.pair_of(model)?;
         refusals::check_width(features, batch)?;
         let rows: Vec<usize> = batch.rows().collect();
-        for rows in rows.chunks(ANSWERED) {
+        for rows in rows.chunks(answered(&pair.discriminator)) {
             let mut inputs = Vec::with_capacity(rows.len() * features);
             rows.iter().for_each(|&row| append(batch.table.row(row), features, &mut inputs));
             let scores = self.scores(model, &pair, inputs);
@@ -402,7 +412,7 @@ impl Learner for Gan {
 
 impl Gan {
     fn stride(&self, steps: i64, taught: &[Parameter], update: &Update, moment: &Moment) -> Stride {
-        let mut scale = 1.0 / moment.rows.max(1) as f64;
+        let mut scale = share_of_a_row(update, moment);
         if self.recipe.clip_norm > 0.0 {
             let blocks = taught.iter().filter_map(|parameter| update.get(&parameter.name));
             let length = blocks.map(squared).sum::<f64>().sqrt() * scale;

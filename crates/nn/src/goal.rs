@@ -120,11 +120,7 @@ impl Goal {
             Goal::Class { .. } | Goal::Focal => refusals::check_classes(outputs, batch),
             Goal::Number(_) => refusals::check_numbers(batch),
             Goal::Itself => Ok(()),
-            Goal::Next { tokens, .. } | Goal::Near { tokens, .. } => {
-                let whole = |x: f32| x >= 0.0 && x < tokens as f32 && x.fract() == 0.0;
-                let what = format!("which is no token: they are whole numbers below {tokens}");
-                refusals::find_number(batch, &what, whole).map_or(Ok(()), Err)
-            }
+            Goal::Next { tokens, .. } | Goal::Near { tokens, .. } => check_tokens(tokens, batch),
         }
     }
 
@@ -261,6 +257,19 @@ impl Goal {
             }
         }
     }
+}
+
+/// Refuses rows with a number that is no token.
+///
+/// # Errors
+/// The first such row, with its feature and the number.
+pub(crate) fn check_tokens(tokens: usize, batch: &Batch<'_>) -> Result<()> {
+    let whole = |x: f32| x >= 0.0 && x < tokens as f32 && x.fract() == 0.0;
+    let what = format!("which is no token: they are whole numbers from 0 to {}", tokens - 1);
+    refusals::find_number(batch, &what, whole).map_or(Ok(()), |fault| {
+        Err(fault
+            .hint("set tokens to how many there are, or leave tokens out if features are numbers"))
+    })
 }
 
 /// What logarithms of chances are multiplied by: at each step but the last the next token counts, all steps alike.

@@ -6,24 +6,24 @@
 use crate::chain::{self, Link, Source};
 use crate::factors::{Terms, apart, factored};
 use crate::flow::{Flow, Form};
-use crate::goal::{Goal, SUMS, Told};
+use crate::goal::{Goal, SUMS, Told, check_tokens};
 use crate::own::{NO_LAYERS, OwnLayers};
 use crate::parts;
 use crate::pass::{Lesson, Pass, Share, Weights, numbers, tensor};
-use crate::recipe::Recipe;
-use crate::room;
+use crate::recipe::{Recipe, pieces};
+use crate::room::answered;
 use crate::solver::{Stride, all_finite, f32s_mut};
 use crate::split::{self, Ends, Split};
 use crate::stack::Stack;
 use crate::stage::{Care, Parameter};
-use crate::sums::{Emission, Sums};
+use crate::sums::{Emission, LOSS, Sums, share_of_a_row};
 use starlings_core::{
     Ability, Block, Body, FEATURES, Fault, Graph, Model, Op, Result, Rng, Role, Rows, Tensor,
     Update, Values,
 };
 use starlings_data::{Batch, LabelNeed, Row, Schema, Slice};
 use starlings_learn::{
-    ACROSS, Appetite, Facts, Footprint, Grade, Learner, Moment, Outbox, Outcome, Place, Samples,
+    ACROSS, Appetite, DIVERGED, Facts, Footprint, Grade, Learner, Moment, Outcome, Place, Samples,
     Task, Work, refusals,
 };
 use std::ops::Range;
@@ -33,12 +33,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 const SIZES: &str = "network";
 /// Pass, sum and weight of its losses, the best mean so far, passes since.
 const STOPPING: &str = "stopping";
-/// Loss and weight of the rows of a step.
-const LOSS: &str = "loss";
 /// How many rows tracked means are of.
 const COUNT: &str = "rows";
-/// Rows that answer at once.
-pub(crate) const ANSWERED: usize = 256;
 /// What networks give unless their parameters take it away.
 pub(crate) const GIVES: &[Ability] = &[
     Ability::RowWise,
@@ -117,9 +113,11 @@ pub(crate) struct Network {
     pub(crate) goal: Goal,
     pub(crate) recipe: Recipe,
     /// Whether stages track means besides their gradients.
-    tracks: bool,
+    pub(crate) tracks: bool,
     /// Whether it has layers that can be split among workers.
     splits: bool,
+    /// How many tokens its first layer has vectors for, where it takes tokens.
+    tokens: Option<usize>,
     /// The stack of the model that was last asked about.
     known: Mutex<Option<(StackKey, Arc<Stack>)>>,
 }
@@ -132,8 +130,16 @@ impl Network {
     pub(crate) fn new(design: Box<dyn Design>, goal: Goal, recipe: Recipe) -> Network {
         let (mut lines, tracks) = (design.lines(1), design.tracks());
         lines.push("linear 1".to_string());
+        let mut first = lines[0].split_whitespace();
+        let is_embedding = first.next() == Some("embedding");
+        let tokens = first.next().filter(|_| is_embedding).and_then(|count| count.parse().ok());
         let splits = recipe.solver.is_row_wise() && split::can_split(&lines);
-        Network { design, goal, recipe, tracks, splits, known: Mutex::new(None) }
+        Network { design, goal, recipe, tracks, splits, tokens, known: Mutex::new(None) }
+    }
+
+    /// The lines of its layers, as a row of one feature has them.
+    pub(crate) fn lines(&self) -> Vec<String> {
+        self.design.lines(1)
     }
 
     pub(crate) fn stack(&self, sizes: Sizes) -> Result<Stack> {
@@ -150,7 +156,7 @@ impl Network {
         let stack = stack.computing(self.recipe.precision);
         match stack.output().len() {
             // Of a sequence, each step gives them.
-            _ if self.design.closes() => Ok(stack),
+            _ if self.design.closes() => Ok(stack.closed()),
             len if len == sizes.outputs => Ok(stack),
             _ => Err(Fault::caller(format!(
                 "the last of {} layers gives {} where {} numbers are wanted",
@@ -185,8 +191,14 @@ impl Network {
     }
 
     fn check(&self, sizes: Sizes, batch: &Batch<'_>) -> Result<()> {
-        refusals::check_width(sizes.features, batch)?;
+        self.check_rows(sizes, batch)?;
         self.goal.check(sizes.outputs, batch)
+    }
+
+    /// Refuses rows of another width, and what is no token where tokens are wanted.
+    fn check_rows(&self, sizes: Sizes, batch: &Batch<'_>) -> Result<()> {
+        refusals::check_width(sizes.features, batch)?;
+        self.tokens.map_or(Ok(()), |tokens| check_tokens(tokens, batch))
     }
 
     /// The rows of some slices that count, and whose they are.
@@ -319,7 +331,7 @@ impl Network {
         let trained = trained.map(|parameter| parameter.name.as_str());
         let rate = self.recipe.solver.rate;
         let factor = self.recipe.schedule.factor(moment.step.0, sizes.steps);
-        let mut scale = 1.0 / moment.rows.max(1) as f64;
+        let mut scale = share_of_a_row(update, moment);
         if self.recipe.clip_norm > 0.0 {
             let own = || trained.filter_map(|name| update.get(name)).map(squared).sum();
             // Where the model is cut, the length is that of all stages' gradients.
@@ -416,6 +428,10 @@ impl Learner for Network {
         }
     }
 
+    fn why_not(&self, ability: Ability) -> Option<String> {
+        self.lacks(ability)
+    }
+
     fn requires(&self) -> &'static [Ability] {
         match self.recipe.patience {
             0 => &[],
@@ -423,12 +439,11 @@ impl Learner for Network {
         }
     }
 
-    fn footprint(&self, facts: &Facts, rows: u64) -> Option<Footprint> {
+    fn footprint(&self, facts: &Facts, place: &Place, rows: u64) -> Option<Footprint> {
         let (features, outputs) = (facts.schema.features, self.goal.outputs(&facts.schema).ok()?);
         // What cannot be built is refused by `init`, with the reason.
         let stack = self.stack(Sizes { features, outputs, steps: 0 }).ok()?;
-        let rows = rows.div_ceil(self.recipe.parts.max(1) as u64);
-        Some(room::footprint(&stack, &self.recipe.solver, rows))
+        self.footprint_at(&stack, place, rows)
     }
 
     fn init(&self, facts: &Facts, place: Place) -> Result<Model> {
@@ -506,7 +521,7 @@ impl Learner for Network {
         let mut sums = Sums::new(parameters.len());
         if work.place.stages > 1 {
             self.contribute_place(work, (&stack, parameters), &mut sums)?;
-            self.emit_counts(work.outbox, &sums);
+            self.emit_counts(work, &sums);
             return Ok(());
         }
         // Links cost a little, and only help what leaves early.
@@ -535,8 +550,7 @@ impl Learner for Network {
         let (links, factored) = (&links[..], &factored[..]);
         let known = Known { stack: &stack, parameters, weights, links, factored };
         // Parts are whole shards: masks and ghost batches do not depend on how many there are.
-        let size = work.batch.slices.len().div_ceil(self.recipe.parts.max(1)).max(1);
-        let mut parts = work.batch.slices.chunks(size).peekable();
+        let mut parts = pieces(&work.batch.slices, self.recipe.parts).peekable();
         while let Some(slices) = parts.next() {
             let Some(lecture) = self.read(work.batch, slices, &work.place)? else { continue };
             let is_last = parts.peek().is_none();
@@ -549,7 +563,7 @@ impl Learner for Network {
         while !emission.links.is_empty() {
             emission.emit(&mut sums);
         }
-        self.emit_counts(work.outbox, &sums);
+        self.emit_counts(work, &sums);
         Ok(())
     }
 
@@ -595,11 +609,13 @@ impl Learner for Network {
         let mut sums = vec![0.0; SUMS];
         let rows: Vec<usize> =
             work.batch.rows().filter(|&row| work.batch.table.weight(row) > 0.0).collect();
-        for rows in rows.chunks(ANSWERED) {
+        for rows in rows.chunks(answered(&stack)) {
             let told = Told::of(work.batch.table, rows);
-            let outputs =
-                self.outputs_of(&stack, told.inputs.clone(), &mut Pass::answering(&weights));
+            let mut pass = Pass::grading(&weights, &told.weights);
+            let outputs = self.outputs_of(&stack, told.inputs.clone(), &mut pass);
             self.goal.tally(outputs, &told, &mut sums);
+            // What is small besides the loss while it learns is part of the objective.
+            sums[1] += pass.penalties();
         }
         Ok(sums)
     }
@@ -630,10 +646,10 @@ impl Learner for Network {
 
     fn predict(&self, model: &Model, batch: &Batch<'_>, out: &mut Vec<f64>) -> Result<()> {
         let (sizes, stack) = self.stack_of(model)?;
-        refusals::check_width(sizes.features, batch)?;
+        self.check_rows(sizes, batch)?;
         let weights = Weights::of(model, stack.parameters(), false);
         let rows: Vec<usize> = batch.rows().collect();
-        for rows in rows.chunks(ANSWERED) {
+        for rows in rows.chunks(answered(&stack)) {
             let mut inputs = Vec::with_capacity(rows.len() * sizes.features);
             rows.iter().for_each(|&row| append(batch.table.row(row), sizes.features, &mut inputs));
             out.extend(self.answers(&stack, inputs, &weights).into_iter().map(f64::from));
@@ -682,17 +698,18 @@ impl Learner for Network {
 }
 
 impl Network {
-    fn emit_counts(&self, outbox: &mut Outbox, sums: &Sums) {
+    fn emit_counts(&self, work: &mut Work<'_>, sums: &Sums) {
         if self.tracks {
-            outbox.emit(Block::dense(COUNT, vec![sums.rows]));
+            work.outbox.emit(Block::dense(COUNT, vec![sums.rows]));
         }
-        outbox.emit(Block::dense(LOSS, vec![sums.loss, sums.weight]));
+        let told = vec![sums.loss, sums.weight, work.batch.len() as f64];
+        work.outbox.emit(Block::dense(LOSS, told));
     }
 
     fn diverged(&self, what: &str, moment: &Moment) -> Fault {
         let rate = self.recipe.solver.rate;
-        Fault::caller(format!("training diverged: {what} at {}", moment.step)).hint(format!(
-            "lower learning_rate (it is {rate}), set clip_norm = 1.0, or scale the features; the last checkpoint, if there is one, is still good"
+        Fault::caller(format!("{DIVERGED}: {what} at {}", moment.step)).hint(format!(
+            "lower learning_rate (it is {rate}), set clip_norm = 1.0, or scale the features"
         ))
     }
 }

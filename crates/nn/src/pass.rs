@@ -123,6 +123,8 @@ pub(crate) struct Pass<'a> {
     pub(crate) lesson: Option<Lesson>,
     /// What tracked parameters should become, and by what others have moved: sums over rows.
     pub(crate) tracked: BTreeMap<String, Vec<f32>>,
+    /// How much each row counts, where rows that answer are graded.
+    graded: Option<Vec<f32>>,
     /// What is to be small besides the loss, summed over rows.
     pub(crate) penalty: Option<Tensor<1>>,
     /// In which numbers products are computed; what runs it through says so.
@@ -136,6 +138,7 @@ impl<'a> Pass<'a> {
             weights,
             lesson: Some(lesson),
             tracked: BTreeMap::new(),
+            graded: None,
             penalty: None,
             precision: Precision::Single,
         }
@@ -147,9 +150,20 @@ impl<'a> Pass<'a> {
             weights,
             lesson: None,
             tracked: BTreeMap::new(),
+            graded: None,
             penalty: None,
             precision: Precision::Single,
         }
+    }
+
+    /// A pass that answers and tells penalties, as one that learns does; rows count so much.
+    pub(crate) fn grading(weights: &'a Weights<'a>, rows: &[f32]) -> Pass<'a> {
+        Pass { graded: Some(rows.to_vec()), ..Pass::answering(weights) }
+    }
+
+    /// The penalties so far.
+    pub(crate) fn penalties(&self) -> f64 {
+        self.penalty.clone().map_or(0.0, |penalty| f64::from(penalty.into_scalar::<f32>()))
     }
 
     /// A parameter in its shape.
@@ -162,9 +176,9 @@ impl<'a> Pass<'a> {
         self.weights.tensors[name].clone()
     }
 
-    /// How much each row counts; none while it answers.
-    pub(crate) fn row_weights(&self) -> Vec<f32> {
-        self.lesson.as_ref().map(|lesson| lesson.weights.clone()).unwrap_or_default()
+    /// How much each row counts; none while it only answers.
+    pub(crate) fn row_weights(&self) -> Option<Vec<f32>> {
+        self.lesson.as_ref().map(|lesson| &lesson.weights).or(self.graded.as_ref()).cloned()
     }
 
     /// Numbers for each row of a pass that learns, drawn shard by shard; `None` while it answers.

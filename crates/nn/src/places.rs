@@ -7,6 +7,7 @@ use crate::flow::Form;
 use crate::learner::{Lecture, Network, Sizes};
 use crate::parts;
 use crate::pass::Weights;
+use crate::recipe::pieces;
 use crate::section::Section;
 use crate::split::Split;
 use crate::stack::Stack;
@@ -14,7 +15,7 @@ use crate::stage::Parameter;
 use crate::staged::Staged;
 use crate::sums::{Emission, Sums};
 use crate::unfold::unfolded;
-use starlings_core::{Fault, Result, Rng, Turn};
+use starlings_core::{Ability, Fault, Result, Rng, Turn};
 use starlings_learn::{Facts, Place, Work};
 use std::ops::Range;
 
@@ -40,11 +41,7 @@ impl Network {
             false => work.place.turns.clone(),
         };
         let count = turns.iter().map(|turn| turn.micro_batch() as usize + 1).max();
-        let size = work.batch.slices.len().div_ceil(count.unwrap_or(1)).max(1);
-        let micro_batches: Vec<Option<Lecture>> = work
-            .batch
-            .slices
-            .chunks(size)
+        let micro_batches: Vec<Option<Lecture>> = pieces(&work.batch.slices, count.unwrap_or(1))
             .map(|slices| self.read(work.batch, slices, &work.place))
             .collect::<Result<_>>()?;
         let (network, place) = (self, &work.place);
@@ -138,6 +135,33 @@ impl Network {
         })
     }
 
+    /// Why it does not give an ability that other parameters would give.
+    pub(crate) fn lacks(&self, ability: Ability) -> Option<String> {
+        let is_row_wise = self.recipe.solver.is_row_wise();
+        let whole = "its solver looks at whole matrices";
+        match ability {
+            Ability::SplitModel if !is_row_wise => Some(whole.to_string()),
+            Ability::SplitModel => {
+                let between = self.lines().into_iter().find(|line| line.starts_with("dropout"));
+                Some(match between {
+                    Some(line) => format!("'{line}' stands between the layers that would be split"),
+                    None => "it has no two layers that can be split together".to_string(),
+                })
+            }
+            Ability::RowWise if !is_row_wise => Some(whole.to_string()),
+            Ability::RowWise if self.recipe.clip_norm > 0.0 => {
+                Some("clip_norm measures the gradient of all parameters".to_string())
+            }
+            Ability::RowWise if self.tracks => {
+                Some("batch normalisation tracks means over all rows of a step".to_string())
+            }
+            Ability::RowWise | Ability::LocalSteps if self.recipe.patience > 0 => {
+                Some("patience needs the loss of all rows".to_string())
+            }
+            _ => None,
+        }
+    }
+
     /// What only a whole model can do.
     pub(crate) fn check_place(&self, facts: &Facts, place: &Place) -> Result<()> {
         let refuse = |what: &str, hint: &str| Err(Fault::caller(what.to_string()).hint(hint));
@@ -162,7 +186,10 @@ impl Network {
                 "{count} micro-batches cannot be made of {} shards",
                 facts.shards
             ))
-            .hint(format!("raise `train.shards` to at least {count}, or use fewer micro-batches"))),
+            .hint(format!(
+                "set micro_batches to at most {}, or raise `train.shards`",
+                facts.shards
+            ))),
             _ => Ok(()),
         }
     }

@@ -4,6 +4,7 @@ use crate::precision::{self, Precision};
 use crate::schedule::{self, Schedule};
 use crate::solver::Solver;
 use starlings_core::{Param, ParamKind, Params, Result};
+use starlings_data::Slice;
 
 /// How a network is trained.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -26,10 +27,10 @@ impl Recipe {
     /// From a job's parameters.
     ///
     /// # Errors
-    /// A precision that is not to be had.
+    /// A precision that is not to be had, or a momentum that is none.
     pub(crate) fn of(params: &Params) -> Result<Recipe> {
         Ok(Recipe {
-            solver: Solver::of(params),
+            solver: Solver::of(params)?,
             schedule: Schedule::of(params),
             clip_norm: params.f64("clip_norm"),
             parts: params.size("accumulate"),
@@ -38,6 +39,12 @@ impl Recipe {
             precision: Precision::of(params)?,
         })
     }
+}
+
+/// Some slices in so many pieces, which differ by one slice at most; some are empty where there are fewer slices.
+pub(crate) fn pieces(slices: &[Slice], count: usize) -> impl Iterator<Item = &[Slice]> {
+    let (len, count) = (slices.len(), count.max(1));
+    (0..count).map(move |at| &slices[at * len / count..(at + 1) * len / count])
 }
 
 /// The words of `solver`.
@@ -78,7 +85,12 @@ const COUNT: (i64, i64) = (0, 1_000_000_000_000);
 pub(crate) const PARAMS: &[Param] = &[
     choice("solver", SOLVERS, "adam", "which optimiser takes the steps"),
     number("learning_rate", (0.0, 1e6), "0.0", "how far a step goes; 0 takes the solver's own"),
-    number("momentum", SHARE, "0.9", "how much of the velocity stays (momentum, nesterov, muon)"),
+    number(
+        "momentum",
+        (-1.0, SHARE.1),
+        "-1.0",
+        "how much of the velocity stays (momentum, nesterov, muon); -1 takes the solver's own: 0.95 for muon, 0.9 for others",
+    ),
     number("beta1", SHARE, "0.9", "how much of the mean gradient stays (adam, adamw, lamb)"),
     number("beta2", SHARE, "0.999", "how much of the mean squared gradient stays"),
     number("epsilon", (0.0, 1.0), "1e-8", "keeps quotients finite"),
@@ -126,4 +138,26 @@ pub(crate) const fn joined<const N: usize>(own: &[Param]) -> [Param; N] {
         at += 1;
     }
     all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use starlings_core::Shard;
+    use starlings_data::Picked;
+
+    /// Nine of sixteen were eight once, in silence.
+    #[test]
+    fn there_are_as_many_pieces_as_are_asked_for() {
+        let slice =
+            |shard| Slice { shard: Shard(shard), start: 0, origin: 0, picked: Picked::All(1) };
+        let slices: Vec<Slice> = (0..16).map(slice).collect();
+        for count in 1..=16 {
+            let sizes: Vec<usize> = pieces(&slices, count).map(<[Slice]>::len).collect();
+            let (least, most) = (sizes.iter().min().unwrap(), sizes.iter().max().unwrap());
+            assert_eq!((sizes.len(), sizes.iter().sum::<usize>()), (count, 16));
+            assert!(most - least <= 1 && *least > 0, "{sizes:?}");
+        }
+        assert_eq!(pieces(&slices[..1], 3).map(<[Slice]>::len).collect::<Vec<_>>(), [0, 0, 1]);
+    }
 }

@@ -163,22 +163,28 @@ impl Section<'_> {
     ///
     /// # Errors
     /// When a worker that shares its layers is lost.
-    pub(crate) fn answer(&self, mut flow: Flow, wires: &mut dyn Wires) -> Result<Flow> {
+    pub(crate) fn answer(
+        &self,
+        mut flow: Flow,
+        weights: &[f32],
+        wires: &mut dyn Wires,
+    ) -> Result<(Flow, f64)> {
         let mut together = Together::of(self.place, wires);
-        let mut beside = Vec::new();
+        let (mut beside, mut penalty) = (Vec::new(), 0.0);
         for span in self.split.spans(&self.stages) {
             beside.extend(span.opens.then(|| flow.clone()));
-            let mut pass = Pass::answering(self.weights);
+            let mut pass = Pass::grading(self.weights, weights);
             flow = match self.recurrent(&span) {
                 Some(layer) => Recurrence::forward(layer, (flow, false), &pass, &mut together)?.1,
                 None => {
                     let output = self.stack.forward_between(flow, &mut pass, span.stages.clone());
+                    penalty += pass.penalties();
                     met(&span, output, &mut together)?
                 }
             };
             flow = forked(&span, flow, &mut beside);
         }
-        Ok(flow)
+        Ok((flow, penalty))
     }
 
     /// The layer of a span whose workers meet at each of its steps.

@@ -4,7 +4,7 @@
 use crate::muon::{self, Muon};
 use crate::stage::{Care, Parameter};
 use pulp::{Arch, Simd, WithSimd};
-use starlings_core::{Kind, Model, Params, Role, Tensor, Values};
+use starlings_core::{Fault, Kind, Model, Params, Result, Role, Tensor, Values};
 use starlings_learn::optimisers::adam::{Adam, Means};
 use starlings_learn::optimisers::fading::faded;
 use starlings_learn::optimisers::momentum::Momentum;
@@ -24,6 +24,10 @@ pub(crate) const NAMES: [(&str, f64); 9] = [
     ("lamb", 0.005),
     ("muon", 0.001),
 ];
+
+/// What stays of the velocity unless the job says so: Muon's is longer than the others', as its author has it.
+const MOMENTUM: f64 = 0.9;
+const MOMENTUM_OF_MUON: f64 = 0.95;
 
 /// Which optimiser.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -68,7 +72,10 @@ const CHUNK: usize = 2048;
 
 impl Solver {
     /// From a job's parameters.
-    pub(crate) fn of(params: &Params) -> Solver {
+    ///
+    /// # Errors
+    /// A momentum below zero.
+    pub(crate) fn of(params: &Params) -> Result<Solver> {
         let name = params.text("solver");
         let at = NAMES.iter().position(|(known, _)| *known == name).unwrap_or(0);
         let method = [
@@ -83,21 +90,36 @@ impl Solver {
             Method::Muon,
         ][at];
         let given = params.f64("learning_rate");
-        Solver {
+        let usual = if method == Method::Muon { MOMENTUM_OF_MUON } else { MOMENTUM };
+        let momentum = match params.f64("momentum") {
+            -1.0 => usual,
+            momentum if momentum >= 0.0 => momentum,
+            momentum => {
+                return Err(Fault::caller(format!("momentum = {momentum} is below 0"))
+                    .hint(format!("choose 0 to 1, or leave it out for {usual}")));
+            }
+        };
+        Ok(Solver {
             method,
             rate: if given > 0.0 { given } else { NAMES[at].1 },
             decay: params.f64("weight_decay"),
-            momentum: params.f64("momentum"),
+            momentum,
             beta1: params.f64("beta1"),
             beta2: params.f64("beta2"),
             epsilon: params.f64("epsilon"),
             rho: params.f64("rho"),
-        }
+        })
     }
 
     /// Whether steps can be taken number by number.
     pub(crate) fn is_row_wise(&self) -> bool {
         !matches!(self.method, Method::Lamb | Method::Muon)
+    }
+
+    /// Whether Muon makes its step orthogonal: matrices between hidden numbers. Embeddings, the layer that gives the outputs,
+    /// biases and scales take AdamW's (Jordan et al., 2024).
+    fn is_orthogonal(&self, parameter: &Parameter) -> bool {
+        self.method == Method::Muon && parameter.care == Care::Matrix
     }
 
     /// The endings of the names of a parameter's state: velocity or mean gradient, then squares.
@@ -107,7 +129,7 @@ impl Solver {
             Method::Sgd => [None, None],
             Method::Momentum | Method::Nesterov => [Some("velocity"), None],
             Method::AdaGrad | Method::RmsProp => [None, Some("squares")],
-            Method::Muon if parameter.care == Care::Matrix => [Some("velocity"), None],
+            Method::Muon if self.is_orthogonal(parameter) => [Some("velocity"), None],
             Method::Adam | Method::AdamW | Method::Lamb | Method::Muon => [Some("m"), Some("v")],
         }
     }
@@ -137,10 +159,10 @@ impl Solver {
         let name = |ending: &str| [parameter.name.as_str(), ".", ending].concat();
         let names = self.state(parameter).map(|ending| ending.map(name));
         let mut held = Held::take(model, parameter, &names);
-        let decay = if parameter.care == Care::Matrix { self.decay } else { 0.0 };
+        let decay = if parameter.care.decays() { self.decay } else { 0.0 };
         let finite = match self.method {
             Method::Lamb => self.whole(&mut held, parameter, sums, stride),
-            Method::Muon if parameter.care == Care::Matrix => {
+            Method::Muon if self.is_orthogonal(parameter) => {
                 self.whole(&mut held, parameter, sums, stride)
             }
             _ => {
@@ -213,7 +235,7 @@ impl Solver {
         let Held { weights, first, second } = held;
         match (self.method, parameter.care) {
             (Method::Muon, _) => {
-                let options = Muon { rate, momentum: self.momentum.max(0.95), decay: self.decay };
+                let options = Muon { rate, momentum: self.momentum, decay: self.decay };
                 let rows = parameter.shape.first().copied().unwrap_or(1);
                 muon::step(options, rows, weights, &gradient, first);
             }
@@ -374,5 +396,71 @@ mod tests {
         assert!((1..100).contains(&speed.iter().filter(|speed| **speed == 0.0).count()));
         let mut large = vec![f32::MAX; 100];
         assert!(!rolled([0.07, 0.9], [f32::MAX, 0.0], (&mut weights, &mut large), &sums));
+    }
+    fn solver(settings: &str) -> Result<Solver> {
+        let entry = crate::NETWORKS.iter().find(|entry| entry.name == "mlp").expect("there is one");
+        Solver::of(&entry.check("learner", &settings.parse().unwrap())?)
+    }
+
+    fn matrix(shape: &[usize], care: Care) -> Parameter {
+        let start = crate::stage::Start::fan_in(shape[0]);
+        Parameter { name: "it".to_string(), shape: shape.to_vec(), start, care }
+    }
+
+    /// Three steps of `torch.optim.Muon` in doubles, from bench/references/nn.json. Its velocity is a mean of gradients and
+    /// ours a sum: the same but for a factor, which making it orthogonal takes away.
+    #[test]
+    fn muon_takes_the_steps_of_torch() {
+        let text = include_str!("../../../bench/references/nn.json");
+        let figures: serde_json::Value = serde_json::from_str(text).unwrap();
+        let numbers = |value: &serde_json::Value| -> Vec<f32> {
+            value.as_array().unwrap().iter().map(|it| it.as_f64().unwrap() as f32).collect()
+        };
+        let settings = "solver = 'muon'\nlearning_rate = 0.02\nmomentum = 0.8\nweight_decay = 0.1";
+        let solver = solver(settings).unwrap();
+        for case in figures["muon"].as_array().unwrap() {
+            let shape: Vec<usize> = numbers(&case["shape"]).iter().map(|&it| it as usize).collect();
+            let parameter = matrix(&shape, Care::Matrix);
+            let mut model = Model::new();
+            let values = Values::F32(numbers(&case["start"]));
+            model.set("it", Tensor { shape: shape.clone(), values, role: Role::Weight });
+            solver.init(&mut model, &parameter);
+            for (count, gradient) in (1..).zip(case["gradients"].as_array().unwrap()) {
+                let gradient = numbers(gradient);
+                let stride = Stride { rate: solver.rate, scale: 1.0, count };
+                let run = (0..gradient.len(), &gradient[..]);
+                assert!(solver.step(&mut model, &parameter, run, stride));
+            }
+            let far = f32s_mut(&mut model, "it").iter().zip(numbers(&case["end"]));
+            let far = far.map(|(found, wanted)| (found - wanted).abs()).fold(0.0, f32::max);
+            assert!(far < 2e-5, "{shape:?}: {far}");
+        }
+    }
+
+    #[test]
+    fn momentum_is_what_the_job_says_and_else_the_solvers_own() {
+        let of = |settings: &str| solver(settings).unwrap().momentum;
+        assert_eq!(of("solver = 'muon'"), 0.95);
+        assert_eq!(of("solver = 'muon'\nmomentum = 0.5"), 0.5);
+        assert_eq!(of("solver = 'momentum'"), 0.9);
+        assert_eq!(of("solver = 'nesterov'\nmomentum = 0.0"), 0.0);
+        assert!(solver("solver = 'muon'\nmomentum = -0.5").is_err());
+    }
+
+    /// Hidden matrices alone: the layer that gives the outputs, embeddings and biases have AdamW's state.
+    #[test]
+    fn muon_leaves_outputs_and_embeddings_to_adamw() {
+        let solver = solver("solver = 'muon'").unwrap();
+        let lines = ["embedding 9 4", "linear 6", "relu", "linear 2"].map(str::to_string);
+        let stack =
+            crate::stack::Stack::build(crate::flow::Form::Flat(3), &lines).unwrap().closed();
+        let of = |name: &str| {
+            let parameter = stack.parameters().iter().find(|it| it.name == name).unwrap();
+            solver.state(parameter)
+        };
+        let adamw = [Some("m"), Some("v")];
+        assert_eq!(of("01-linear.weight"), [Some("velocity"), None]);
+        assert_eq!([of("00-embedding.weight"), of("03-linear.weight")], [adamw, adamw]);
+        assert_eq!(of("01-linear.bias"), adamw);
     }
 }

@@ -8,7 +8,7 @@ use crate::own::{NO_LAYERS, OwnLayers};
 use crate::pass::Pass;
 use crate::precision::Precision;
 use crate::split::Split;
-use crate::stage::{Finishing, Parameter, Stage};
+use crate::stage::{Care, Finishing, Parameter, Stage};
 use crate::unfold::unfolded;
 use starlings_core::{Graph, Model, Result};
 use std::ops::Range;
@@ -22,6 +22,8 @@ pub(crate) struct Stack {
     own: OwnLayers,
     stages: Vec<Box<dyn Stage>>,
     precision: Precision,
+    /// Whether the last layer with weights gives the outputs.
+    closed: bool,
     /// Asked for in every step, and the same in all of them.
     parameters: OnceLock<Vec<Parameter>>,
 }
@@ -54,6 +56,7 @@ impl Stack {
             own: NO_LAYERS.clone(),
             stages: vec![stage],
             precision: Precision::Single,
+            closed: false,
             parameters: OnceLock::new(),
         }
     }
@@ -72,6 +75,12 @@ impl Stack {
     /// The same network, with products in other numbers.
     pub(crate) fn computing(mut self, precision: Precision) -> Stack {
         self.precision = precision;
+        self
+    }
+
+    /// The same network, whose last layer with weights gives the outputs.
+    pub(crate) fn closed(mut self) -> Stack {
+        self.closed = true;
         self
     }
 
@@ -96,7 +105,8 @@ impl Stack {
     fn empty(input: Form, own: &OwnLayers) -> Stack {
         let (names, lines, stages) = (Vec::new(), Vec::new(), Vec::new());
         let (precision, parameters) = (Precision::Single, OnceLock::new());
-        Stack { input, names, lines, own: own.clone(), stages, precision, parameters }
+        let (own, closed) = (own.clone(), false);
+        Stack { input, names, lines, own, stages, precision, closed, parameters }
     }
 
     fn push(&mut self, site: &Site<'_>) -> Result<()> {
@@ -128,8 +138,14 @@ impl Stack {
 
     /// The parameters of all stages, from the first to the last.
     pub(crate) fn parameters(&self) -> &[Parameter] {
-        self.parameters
-            .get_or_init(|| self.stages.iter().flat_map(|stage| stage.parameters()).collect())
+        self.parameters.get_or_init(|| {
+            let mut all = self.parameters_by_stage();
+            let is_matrix = |it: &Parameter| it.care == Care::Matrix;
+            let last = all.iter_mut().rfind(|some| self.closed && some.iter().any(is_matrix));
+            let outputs = last.into_iter().flatten().filter(|it| is_matrix(it));
+            outputs.for_each(|it| it.care = Care::Output);
+            all.into_iter().flatten().collect()
+        })
     }
 
     /// The first numbers of all parameters whose stages draw them themselves.
@@ -244,10 +260,10 @@ impl Stack {
             .try_fold(start, |value, stage| stage.draw(graph, &value, model))
     }
 
-    /// Each stage's line, how many parameters it has and how many numbers it gives for a row.
-    pub(crate) fn sizes(&self) -> impl Iterator<Item = (&str, Vec<Parameter>, usize)> {
-        let stages = self.stages.iter().zip(&self.lines);
-        stages.map(|(stage, line)| (line.as_str(), stage.parameters(), stage.output().len()))
+    /// How many numbers a row leaves in all stages for the way back.
+    pub(crate) fn inside(&self) -> u64 {
+        let of = |stage: &dyn Stage| stage.inside().saturating_add(stage.output().len() as u64);
+        self.stages.iter().map(|stage| of(&**stage)).fold(0, u64::saturating_add)
     }
 
     /// Tells each stage in a line: its name, its output and how many parameters it has.

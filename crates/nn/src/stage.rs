@@ -33,6 +33,16 @@ pub(crate) trait Stage: Send + Sync {
         None
     }
 
+    /// How many numbers a row leaves inside it for the way back, besides its output. Never more than it does.
+    fn inside(&self) -> u64 {
+        let of = |stack: &Stack| stack.inside();
+        let limbs = self.limbs().into_iter().map(|limb| match limb {
+            Limb::Alone(inner) => of(inner),
+            Limb::Beside { body, shortcut } => of(body).saturating_add(shortcut.map_or(0, of)),
+        });
+        limbs.fold(0, u64::saturating_add)
+    }
+
     /// What a row costs, in multiplications: each parameter is applied at every position of the output.
     fn cost(&self) -> u64 {
         let output = self.output();
@@ -95,6 +105,8 @@ pub(crate) trait Finishing {
 pub(crate) enum Care {
     /// It follows its gradient, and decays if it is a matrix.
     Matrix,
+    /// The same, of the layer that gives the outputs.
+    Output,
     /// It follows its gradient and does not decay: biases, scales, what a row of the input or output owns.
     Vector,
     /// It is not trained: a running mean of what the stage sees (batch normalisation).
@@ -110,7 +122,12 @@ pub(crate) enum Care {
 impl Care {
     /// Whether it follows its gradient.
     pub(crate) fn learns(self) -> bool {
-        matches!(self, Care::Matrix | Care::Vector)
+        matches!(self, Care::Matrix | Care::Output | Care::Vector)
+    }
+
+    /// Whether it decays.
+    pub(crate) fn decays(self) -> bool {
+        matches!(self, Care::Matrix | Care::Output)
     }
 }
 

@@ -8,8 +8,9 @@
 
 use crate::flow::{Flow, Form};
 use crate::goal::{SUMS, Told};
-use crate::learner::{ANSWERED, Lecture, Network};
+use crate::learner::{Lecture, Network};
 use crate::pass::{Lesson, Pass, device, numbers, tensor};
+use crate::room::answered;
 use crate::section::{Course, Section};
 use crate::sums::Sums;
 use burn_tensor::Tensor;
@@ -106,14 +107,18 @@ impl<'a> Staged<'a> {
     pub(crate) fn score(&self, batch: &Batch<'_>, wires: &mut dyn Wires) -> Result<Vec<f64>> {
         let mut sums = vec![0.0; SUMS];
         let rows: Vec<usize> = batch.rows().filter(|&row| batch.table.weight(row) > 0.0).collect();
-        for (count, rows) in rows.chunks(ANSWERED).enumerate() {
+        // The same on all stages and parts: their stacks have the same sizes.
+        let at_once = answered(self.section.stack);
+        for (count, rows) in rows.chunks(at_once).enumerate() {
             // Whoever is slower is waited for: what is on its way takes memory.
             if !self.is_last() && count >= AHEAD {
                 wires.receive(self.above())?;
             }
             let told = Told::of(batch.table, rows);
             let (flow, _) = self.incoming(told.inputs.clone(), rows.len(), wires)?;
-            let flow = self.section.answer(flow, wires)?;
+            let (flow, penalty) = self.section.answer(flow, &told.weights, wires)?;
+            // All parts of a stage compute the same penalty: the first tells it.
+            sums[1] += if self.place.part() == 0 { penalty } else { 0.0 };
             if !self.is_last() {
                 self.send(self.above(), flow, 0.0, wires)?;
             } else if let Some(outputs) = self.section.outputs(flow, wires)? {
@@ -124,7 +129,7 @@ impl<'a> Staged<'a> {
             }
         }
         if !self.is_last() {
-            for _ in 0..rows.len().div_ceil(ANSWERED).min(AHEAD) {
+            for _ in 0..rows.len().div_ceil(at_once).min(AHEAD) {
                 wires.receive(self.above())?;
             }
         }

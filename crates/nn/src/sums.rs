@@ -6,10 +6,13 @@ use crate::goal::Told;
 use crate::pass::{Pass, Weights};
 use crate::stage::{Care, Parameter};
 use burn_tensor::Gradients;
-use starlings_core::{Block, Body, Values};
-use starlings_learn::Outbox;
+use starlings_core::{Block, Body, Update, Values};
+use starlings_learn::{Moment, Outbox};
 use std::collections::BTreeMap;
 use std::ops::Range;
+
+/// Loss and weight of the rows of a step, and how many there are, those of weight zero counted.
+pub(crate) const LOSS: &str = "loss";
 
 /// Sums over rows.
 pub(crate) struct Sums {
@@ -98,5 +101,15 @@ impl Emission<'_> {
         if !self.links.is_empty() {
             self.outbox.pause();
         }
+    }
+}
+
+/// What sums over rows are multiplied by to make them means: by the sum of weights, as if a row of weight two were there
+/// twice. Where nobody is told the weights of a step, which is at owners, by how many rows there are.
+pub(crate) fn share_of_a_row(update: &Update, moment: &Moment) -> f64 {
+    let a_row = 1.0 / moment.rows.max(1) as f64;
+    match update.get(LOSS).map(Block::f64s) {
+        Some([_, weight, rows]) if *weight > 0.0 => a_row * (rows / weight),
+        _ => a_row,
     }
 }

@@ -214,10 +214,10 @@ fn latest(exact: &mut Merger, net: &Net, step: Step) -> Result<Step> {
     Ok(Step(steps.into_iter().max().unwrap_or(step.0)))
 }
 
-/// The mean loss of this worker's own rows, where the learner emits a block "loss" of (sum, rows).
+/// The mean loss of this worker's own rows, where the learner emits a block "loss" that begins with (sum, rows).
 fn local_loss(update: &Update) -> Option<f64> {
     match update.get("loss").map(|block| &block.body) {
-        Some(Body::Dense(Values::F64(loss))) if loss.len() == 2 && loss[1] > 0.0 => {
+        Some(Body::Dense(Values::F64(loss))) if loss.len() >= 2 && loss[1] > 0.0 => {
             Some(loss[0] / loss[1])
         }
         _ => None,

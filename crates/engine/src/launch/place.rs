@@ -2,7 +2,7 @@
 
 use crate::clock::Whereabouts;
 use crate::desk::{Deliver, Desk, Setup};
-use crate::job::fingerprint;
+use crate::job::{fingerprint, pace};
 use crate::keeper::{Keeper, Post, Resumed};
 use crate::net::Net;
 use crate::recovery::Regroup;
@@ -42,6 +42,7 @@ pub(crate) fn lay(place: Place<'_>) -> Result<Desk> {
     let resumed = resumed.transpose()?;
     let post = Post {
         fingerprint: fingerprint(job, &survey.digest),
+        pace: pace(job).to_string(),
         shards: job.shards,
         writes_stage: (assignment.group[0] == net.seat()).then_some(assignment.stage),
         net: net.clone(),

@@ -98,6 +98,13 @@ impl Stage for Attention {
         all
     }
 
+    /// Queries, keys and values, and in each head how much every step counts for every other.
+    fn inside(&self) -> u64 {
+        let ((own, heads), steps) = (self.own, self.steps as u64);
+        let shares = steps.saturating_mul(steps).saturating_mul(heads as u64);
+        shares.saturating_add(steps.saturating_mul(3 * own as u64))
+    }
+
     fn forward(&self, input: Flow, pass: &mut Pass<'_>) -> Flow {
         let rows = input.sequence();
         let (count, steps, width) = (rows.dims()[0], self.steps, self.width);

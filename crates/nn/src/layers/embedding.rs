@@ -60,7 +60,7 @@ impl Stage for Embedding {
 
     fn forward(&self, input: Flow, pass: &mut Pass<'_>) -> Flow {
         let vectors = pass.weight(&format!("{}.weight", self.name), [self.tokens, self.width]);
-        // A token that was never seen in training has the last vector rather than none.
+        // Rows are checked before they come here; a sequence of another network's making may be none.
         let tokens = input.flat().clamp(0.0, (self.tokens - 1) as f64).int();
         Flow::Sequence(module::embedding(vectors, tokens))
     }

@@ -65,6 +65,17 @@ impl Stage for Sample {
         let joint = module::linear(input.flat(), weight, Some(bias));
         let mean = joint.clone().narrow(1, 0, self.width);
         let log_variance = joint.narrow(1, self.width, self.width);
+        if let Some(weights) = pass.row_weights() {
+            // The divergence from the standard normal distribution, in closed form.
+            let apart =
+                mean.clone().square() + log_variance.clone().exp() - log_variance.clone() - 1.0;
+            let rows = weights.len();
+            let apart = (apart * tensor(weights, [rows, 1])).sum() * (0.5 * self.weight);
+            pass.penalty = Some(match pass.penalty.take() {
+                None => apart,
+                Some(before) => before + apart,
+            });
+        }
         let drawn =
             pass.drawn(&format!("sample {}", self.name), self.width, |rng, noise, count| {
                 noise.extend((0..count).map(|_| rng.normal() as f32));
@@ -72,15 +83,7 @@ impl Stage for Sample {
         let Some(noise) = drawn else { return Flow::Flat(mean) };
         let rows = noise.len() / self.width;
         let noise: Tensor<2> = tensor(noise, [rows, self.width]);
-        let code = mean.clone() + (log_variance.clone() * 0.5).exp() * noise;
-        // The divergence from the standard normal distribution, in closed form.
-        let apart = mean.square() + log_variance.clone().exp() - log_variance - 1.0;
-        let apart = (apart * tensor(pass.row_weights(), [rows, 1])).sum() * (0.5 * self.weight);
-        pass.penalty = Some(match pass.penalty.take() {
-            None => apart,
-            Some(before) => before + apart,
-        });
-        Flow::Flat(code)
+        Flow::Flat(mean + (log_variance * 0.5).exp() * noise)
     }
 
     fn draw(&self, graph: &mut Graph, input: &str, model: &Model) -> Option<String> {

@@ -2,7 +2,7 @@
 //! that gives back its row through a narrow layer, whose numbers are then the row in short. With noise on its input it
 //! is a denoising one (Vincent et al., 2008). Rows that it gives back badly are unusual.
 
-use super::{ACTIVATION, OWN_LAYERS, image};
+use super::{ACTIVATION, OWN_LAYERS, image, no_image, refuse_idle};
 use crate::flow::Form;
 use crate::goal::Goal;
 use crate::learner::{Answer, Design, GIVES, Network};
@@ -89,16 +89,32 @@ impl Autoencoder {
             return Err(Fault::caller("an autoencoder has both encoder and decoder, or neither")
                 .hint("list the layers on both sides of the code, or give hidden and code alone"));
         }
+        let shape = params.sizes("shape");
         if encoder.is_empty() {
+            if !shape.is_empty() {
+                return Err(Fault::caller(
+                    "shape is for layers that are listed in encoder and decoder",
+                )
+                .hint("leave out shape: hidden layers take a row as plain numbers"));
+            }
             return Ok(Autoencoder { own, ..Autoencoder::mirrored(params) });
         }
+        if !shape.is_empty() && shape.len() != 3 {
+            return Err(no_image(&shape));
+        }
+        refuse_idle(
+            params,
+            OWN,
+            "encoder and decoder are listed",
+            &["hidden", "code", "activation"],
+        )?;
         let noise = params.f64("noise");
         let noise = (noise > 0.0).then(|| format!("noise {noise}"));
         let before = encoder.len() + usize::from(noise.is_some());
         let listed = encoder.iter().chain(&decoder).map(ToString::to_string);
         let lines = noise.into_iter().chain(listed).collect();
         let answer = answer(params, before);
-        Ok(Autoencoder { lines, answer, listed: Some(params.sizes("shape")), own })
+        Ok(Autoencoder { lines, answer, listed: Some(shape), own })
     }
 
     /// The layers between row and code again in the other order behind it.

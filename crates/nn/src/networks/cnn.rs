@@ -2,12 +2,12 @@
 //! in the job file or by a preset: `plain` (two convolutions of 3×3 with pooling), `lenet-5`, or `resnet-18` (He et
 //! al., 2016) with the stem for small images, as it is used on CIFAR.
 
-use super::{LABEL_SMOOTHING, LAYERS, LOSS, Listed, OWN_LAYERS, TASK, goal, image};
+use super::{LABEL_SMOOTHING, LAYERS, LOSS, Listed, OWN_LAYERS, TASK, goal, image, no_image};
 use crate::flow::Form;
 use crate::learner::{Design, GIVES, Network};
 use crate::own::OwnLayers;
 use crate::recipe::{self, Recipe};
-use starlings_core::{Entry, Fault, Param, ParamKind, Params, Result};
+use starlings_core::{Entry, Param, ParamKind, Params, Result};
 use starlings_learn::BuildLearner;
 
 /// The entry of the catalogue.
@@ -85,8 +85,7 @@ impl Cnn {
     fn of(params: &Params) -> Result<Cnn> {
         let shape = params.sizes("shape");
         if !shape.is_empty() && shape.len() != 3 {
-            return Err(Fault::caller(format!("shape = {shape:?} is not that of an image"))
-                .hint("write shape = [channels, height, width], such as [1, 28, 28]"));
+            return Err(no_image(&shape));
         }
         let preset = match params.text("preset") {
             "lenet-5" => LENET_5,
@@ -94,7 +93,7 @@ impl Cnn {
             _ => PLAIN,
         };
         let preset = || preset.iter().map(|line| line.to_string()).collect();
-        Ok(Cnn { shape, listed: Listed::of(params, preset)? })
+        Ok(Cnn { shape, listed: Listed::of(params, (OWN, &["preset"]), preset)? })
     }
 }
 

@@ -49,7 +49,8 @@ struct Mlp(Listed);
 
 impl Mlp {
     fn of(params: &Params) -> Result<Mlp> {
-        Listed::of(params, || Mlp::hidden(params)).map(Mlp)
+        let idle = &["hidden", "activation", "norm", "dropout"];
+        Listed::of(params, (OWN, idle), || Mlp::hidden(params)).map(Mlp)
     }
 
     fn hidden(params: &Params) -> Vec<String> {

@@ -53,6 +53,22 @@ fn image(shape: &[usize], features: usize) -> Result<Form> {
     Ok(Form::Image { channels, height, width })
 }
 
+/// A shape that has not three sizes.
+fn no_image(shape: &[usize]) -> Fault {
+    Fault::caller(format!("shape = {shape:?} is not that of an image"))
+        .hint("write shape = [channels, height, width], such as [1, 28, 28]")
+}
+
+/// Refuses parameters that have no effect beside others: those that differ from their defaults.
+fn refuse_idle(params: &Params, own: &'static [Param], when: &str, idle: &[&str]) -> Result<()> {
+    let (given, usual) = (params.to_table(), Params::defaults(own)?.to_table());
+    match idle.iter().find(|name| given.get(**name) != usual.get(**name)) {
+        None => Ok(()),
+        Some(name) => Err(Fault::caller(format!("{name} has no effect where {when}"))
+            .hint(format!("leave out {name}"))),
+    }
+}
+
 /// What a network with labels is asked.
 pub(crate) const TASK: Param = Param {
     name: "task",
@@ -81,6 +97,12 @@ pub(crate) const LOSS: Param = Param {
 /// A loss that is not for the task.
 pub(crate) fn goal(params: &Params) -> Result<Goal> {
     let smoothing = params.f64("label_smoothing");
+    if params.text("task") == "regression" && smoothing > 0.0 {
+        return Err(Fault::caller(
+            "label_smoothing is for classes, and task = \"regression\" has none",
+        )
+        .hint("leave out label_smoothing"));
+    }
     match (params.text("task"), params.text("loss")) {
         ("regression", "default" | "squared") => Ok(Goal::Number(Apart::Squared)),
         ("regression", "absolute") => Ok(Goal::Number(Apart::Absolute)),
@@ -125,11 +147,20 @@ struct Listed {
 }
 
 impl Listed {
+    /// `idle` are parameters, of those that the entry declares, which mean nothing to layers that are listed.
+    ///
     /// # Errors
-    /// A definition that is not understood.
-    fn of(params: &Params, otherwise: impl FnOnce() -> Vec<String>) -> Result<Listed> {
+    /// A definition that is not understood, or a parameter without effect.
+    fn of(
+        params: &Params,
+        (declared, idle): (&'static [Param], &[&str]),
+        otherwise: impl FnOnce() -> Vec<String>,
+    ) -> Result<Listed> {
         let own = OwnLayers::parse(&params.tables("layer"))?;
         let lines: Vec<String> = params.texts("layers").iter().map(ToString::to_string).collect();
+        if !lines.is_empty() {
+            refuse_idle(params, declared, "layers are listed", idle)?;
+        }
         Ok(Listed { lines: if lines.is_empty() { otherwise() } else { lines }, own })
     }
 }
@@ -187,8 +218,17 @@ struct Reading {
 }
 
 impl Reading {
-    fn of(params: &Params) -> Reading {
-        Reading { tokens: params.size("tokens"), steps: params.size("steps") }
+    /// # Errors
+    /// Steps beside tokens.
+    fn of(params: &Params) -> Result<Reading> {
+        let (tokens, steps) = (params.size("tokens"), params.size("steps"));
+        match (tokens, steps) {
+            (1.., 1..) => {
+                Err(Fault::caller("steps has no effect beside tokens: each token is a step")
+                    .hint("leave out steps, or tokens if features are numbers"))
+            }
+            _ => Ok(Reading { tokens, steps }),
+        }
     }
 
     fn form(self, features: usize) -> Result<Form> {

@@ -63,8 +63,10 @@ struct Rnn {
 
 impl Rnn {
     fn of(params: &Params) -> Result<Rnn> {
-        let reading = Reading::of(params);
-        Ok(Rnn { reading, listed: Listed::of(params, || Rnn::cells(reading, params))? })
+        let reading = Reading::of(params)?;
+        let idle = &["cell", "hidden", "embedding", "dropout"];
+        let listed = Listed::of(params, (OWN, idle), || Rnn::cells(reading, params))?;
+        Ok(Rnn { reading, listed })
     }
 
     fn cells(reading: Reading, params: &Params) -> Vec<String> {

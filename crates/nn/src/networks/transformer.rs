@@ -64,7 +64,7 @@ struct Transformer {
 
 impl Transformer {
     fn of(params: &Params) -> Result<Transformer> {
-        let (reading, dropout) = (Reading::of(params), params.f64("dropout"));
+        let (reading, dropout) = (Reading::of(params)?, params.f64("dropout"));
         let (width, heads) = (params.size("width"), params.size("heads"));
         if !width.is_multiple_of(heads) {
             return Err(Fault::caller(format!(
@@ -81,7 +81,8 @@ impl Transformer {
         lines.extend(std::iter::repeat_n(block, params.size("blocks")));
         lines.push("layer-norm".to_string());
         lines.extend((!looks_back).then(|| "global-average-pool".to_string()));
-        Ok(Transformer { reading, listed: Listed::of(params, || lines)? })
+        let idle = &["width", "heads", "blocks", "dropout"];
+        Ok(Transformer { reading, listed: Listed::of(params, (OWN, idle), || lines)? })
     }
 }
 

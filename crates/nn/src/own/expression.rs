@@ -95,7 +95,14 @@ impl Expression {
     /// # Errors
     /// Where it is not understood.
     pub(super) fn parse(text: &str) -> Result<Expression, String> {
-        let mut reader = Reader { words: words(text)?, at: 0 };
+        let words = words(text)?;
+        if words.len() > WORDS_MAX {
+            let count = words.len();
+            return Err(format!(
+                "a line has at most {WORDS_MAX} words and signs, this one {count}"
+            ));
+        }
+        let mut reader = Reader { words, at: 0, depth: 0 };
         let found = reader.sum()?;
         match reader.words.get(reader.at) {
             None => Ok(found),
@@ -122,9 +129,16 @@ impl Expression {
     }
 }
 
+/// Words and signs of a line: each may be one call deeper.
+const WORDS_MAX: usize = 1_000;
+/// Brackets within each other.
+const DEPTH_MAX: usize = 64;
+
 struct Reader {
     words: Vec<Word>,
     at: usize,
+    /// How deep in brackets.
+    depth: usize,
 }
 
 impl Reader {
@@ -142,6 +156,16 @@ impl Reader {
     }
 
     fn sum(&mut self) -> Result<Expression, String> {
+        self.depth += 1;
+        if self.depth > DEPTH_MAX {
+            return Err(format!("brackets are more than {DEPTH_MAX} deep: use a name for a part"));
+        }
+        let found = self.terms();
+        self.depth -= 1;
+        found
+    }
+
+    fn terms(&mut self) -> Result<Expression, String> {
         let mut left = self.product()?;
         loop {
             let pair = match (self.takes('+'), self.takes('-')) {

@@ -170,3 +170,40 @@ fn a_variational_autoencoder_draws_rows_near_the_data() {
     assert!((x - 0.7).abs() < 0.05 && (y - 0.2).abs() < 0.05, "{x} {y}");
     assert!(network("mlp", "").unwrap().samples(&model, 1, 1).is_none());
 }
+
+/// The report's objective is what training makes small: with the divergence of the codes, and as much of the truth as the
+/// discriminator is told.
+#[test]
+fn the_objective_of_a_report_is_that_of_training() {
+    use starlings_learn::{Memory, NoWires, Outbox, Work};
+    let rows = cloud();
+    let graded = |learner: &dyn Learner, model: &Model| {
+        let all = crate::world::batch(&rows, &[256, 256]);
+        let sums = learner.score(&mut Work {
+            moment: moment(512),
+            place: Place::WHOLE,
+            model,
+            batch: &all,
+            memory: &mut Memory::new(),
+            wires: &mut NoWires,
+            outbox: &mut Outbox::new(),
+        });
+        learner.grade(model, &sums.unwrap(), 512).objective
+    };
+    let vae = |beta: f64| {
+        let learner = network("vae", &format!("hidden = [8]\ncode = 2\nbeta = {beta}")).unwrap();
+        let model = learner.init(&facts(&rows, 0), Place::WHOLE).unwrap();
+        graded(&*learner, &model)
+    };
+    // The same weights at the start: what beta counts is on top of the error.
+    let (error, once, thrice) = (vae(0.0), vae(1.0), vae(3.0));
+    assert!(once > error + 1e-4, "{once} and {error}");
+    assert!((thrice - error - 3.0 * (once - error)).abs() < 1e-5, "{error}, {once}, {thrice}");
+    let gan = |smoothing: f64| {
+        let learner = network("gan", &format!("hidden = [8]\nsmoothing = {smoothing}")).unwrap();
+        let model = learner.init(&facts(&rows, 0), Place::WHOLE).unwrap();
+        graded(&*learner, &model)
+    };
+    let (none, some, half) = (gan(0.0), gan(0.25), gan(0.5));
+    assert!((some - (none + half) / 2.0).abs() < 1e-9 && (some - none).abs() > 1e-6);
+}

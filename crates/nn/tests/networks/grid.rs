@@ -170,8 +170,8 @@ fn what_the_next_stage_wants_split_travels_split() {
         run((&*learner, &facts), &places((2, 2), layers, true), step)[0].1[&2]
     };
     // 40 rows in four micro-batches of 12 columns, or of half of them; with each its penalties.
-    assert_eq!(sent(&[1, 4]), 40 * 6 + 3);
-    assert_eq!(sent(&[3, 2]), 40 * 8 + 3);
+    assert_eq!(sent(&[1, 4]), 40 * 6 + 4);
+    assert_eq!(sent(&[3, 2]), 40 * 8 + 4);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! What does not fit is refused with the layer and the sizes; what explodes with the step.
 
-use crate::world::{batch, contribution, facts, network, table};
+use crate::world::{batch, contribution, facts, moment, network, table};
 use starlings_data::Holding;
 use starlings_learn::Place;
 use starlings_testkit::drive::{Drive, drive};
@@ -76,7 +76,7 @@ fn what_a_network_takes_of_memory_is_foreseen() {
     let rows = table(784, vec![0.5; 4 * 784], vec![0.0, 1.0, 0.0, 1.0]);
     let of = |settings: &str| {
         let learner = network("mlp", &format!("hidden = [512]\n{settings}")).unwrap();
-        learner.footprint(&facts(&rows, 10), 100).unwrap()
+        learner.footprint(&facts(&rows, 10), &Place::WHOLE, 100).unwrap()
     };
     let (adam, sgd) = (of(""), of("solver = 'sgd'"));
     let weights = 785 * 512 + 513 * 10;
@@ -85,4 +85,116 @@ fn what_a_network_takes_of_memory_is_foreseen() {
     assert_eq!(adam.step, 100 * 2 * 4 * (512 + 512 + 10));
     assert_eq!(of("accumulate = 4").step, adam.step / 4);
     assert!(adam.largest.contains("layer 1 'linear 512' with 401920 weights"), "{}", adam.largest);
+}
+
+/// Parameters that would be left out in silence.
+#[test]
+fn what_has_no_effect_is_refused() {
+    let cases = [
+        ("mlp", "layers = ['linear 8', 'relu']\ndropout = 0.5", "dropout has no effect"),
+        ("mlp", "layers = ['linear 8', 'relu']\nhidden = [4]", "hidden has no effect"),
+        ("mlp", "layers = ['linear 8', 'relu']\nnorm = 'layer-norm'", "norm has no effect"),
+        ("cnn", "layers = ['linear 8']\npreset = 'lenet-5'", "preset has no effect"),
+        ("rnn", "layers = ['gru 8', 'last']\ncell = 'gru'", "cell has no effect"),
+        ("transformer", "layers = ['linear 8', 'last']\nblocks = 3", "blocks has no effect"),
+        ("transformer", "tokens = 4\nsteps = 2", "steps has no effect beside tokens"),
+        ("rnn", "tokens = 4\nsteps = 2", "steps has no effect beside tokens"),
+        ("mlp", "task = 'regression'\nlabel_smoothing = 0.1", "label_smoothing is for classes"),
+        ("autoencoder", "shape = [8, 8]", "shape is for layers that are listed"),
+        (
+            "autoencoder",
+            "encoder = ['linear 2']\ndecoder = ['linear 16']\nshape = [4, 4]",
+            "[4, 4]",
+        ),
+        ("autoencoder", "encoder = ['linear 2']\ndecoder = ['linear 16']\ncode = 3", "code has no"),
+        ("mlp", "solver = 'muon'\nmomentum = -0.5", "momentum = -0.5 is below 0"),
+    ];
+    for (name, settings, told) in cases {
+        let found = start(name, settings, 16);
+        assert!(found.contains(told) && found.contains("help:"), "{name} {settings}: {found}");
+    }
+    // What says the default says nothing.
+    assert_eq!(start("mlp", "layers = ['linear 8']\nhidden = [256, 128]\ndropout = 0.0", 16), "");
+}
+
+#[test]
+fn what_is_no_token_is_refused_for_every_goal() {
+    let (labels, classes) = (vec![0.0, 1.0], 2);
+    for (name, more) in [("transformer", "width = 8"), ("rnn", ""), ("rnn", "task = 'regression'")]
+    {
+        for value in [0.5, -3.0, 100.0, 1e9] {
+            let rows = table(3, vec![0.0, 1.0, 3.0, 2.0, value, 0.0], labels.clone());
+            let learner = network(name, &format!("tokens = 4\n{more}")).unwrap();
+            let outputs = if more.contains("regression") { 1 } else { classes };
+            let model = learner.init(&facts(&rows, outputs), Place::WHOLE).unwrap();
+            let fault =
+                contribution(&*learner, &model, &batch(&rows, &[2])).unwrap_err().to_string();
+            let told = format!("feature 1 of row 1 is {value}, which is no token");
+            assert!(fault.contains(&told) && fault.contains("from 0 to 3"), "{fault}");
+            let asked = learner.predict(&model, &batch(&rows, &[2]), &mut Vec::new());
+            assert!(asked.unwrap_err().to_string().contains(&told), "{name}");
+        }
+    }
+}
+
+/// A hundred brackets were a hundred calls, and thirty thousand the end of the stack.
+#[test]
+fn brackets_that_are_too_deep_are_refused() {
+    for (open, close) in [("(", ")"), ("exp(", ")"), ("-", ""), ("1 + ", "")] {
+        let line = format!("{}input{}", open.repeat(30_000), close.repeat(30_000));
+        let settings = format!("layers = ['odd']\n[[layer]]\nname = 'odd'\ncompute = ['{line}']");
+        let found = start("mlp", &settings, 4);
+        assert!(found.contains("at most 1000 words"), "{}", &found[..200.min(found.len())]);
+    }
+    let line = format!("{}input{}", "(".repeat(100), ")".repeat(100));
+    let settings = format!("layers = ['odd']\n[[layer]]\nname = 'odd'\ncompute = ['{line}']");
+    let found = start("mlp", &settings, 4);
+    assert!(found.contains("more than 64 deep"), "{found}");
+}
+
+/// Rows of weight zero are not there, and one of weight two is there twice: the step is the same.
+#[test]
+fn a_row_counts_as_often_as_its_weight_says() {
+    let step = |values: Vec<f32>, labels: Vec<f32>, weights: Option<Vec<f32>>| {
+        let count = labels.len();
+        let mut rows = table(2, values, labels);
+        rows.weights = weights.unwrap_or_default();
+        let learner = network("mlp", "hidden = []\nsolver = 'sgd'\nlearning_rate = 1.0").unwrap();
+        let mut model = learner.init(&facts(&rows, 2), Place::WHOLE).unwrap();
+        let update = contribution(&*learner, &model, &batch(&rows, &[count])).unwrap();
+        learner.apply(&mut model, &update, &moment(count as u64)).unwrap();
+        starlings_core::Values::clone(&model.get("00-linear.weight").unwrap().values)
+    };
+    let plain = step(vec![1.0, 0.5, -2.0, 0.25], vec![0.0, 1.0], None);
+    let with_nobody =
+        step(vec![1.0, 0.5, 9.0, 9.0, -2.0, 0.25], vec![0.0, 0.0, 1.0], Some(vec![1.0, 0.0, 1.0]));
+    assert_eq!(plain, with_nobody);
+    let twice =
+        step(vec![1.0, 0.5, 1.0, 0.5, -2.0, 0.25, 3.0, 1.0], vec![0.0, 0.0, 1.0, 1.0], None);
+    let by_weight =
+        step(vec![1.0, 0.5, -2.0, 0.25, 3.0, 1.0], vec![0.0, 1.0, 1.0], Some(vec![2.0, 1.0, 1.0]));
+    assert_eq!(twice, by_weight);
+}
+
+/// A stage takes what its layers take, a part what it has of them and, for a while, the whole of a matrix that it draws.
+#[test]
+fn what_stages_and_parts_take_of_memory_is_foreseen() {
+    let rows = table(4, vec![0.5; 16], vec![0.0, 1.0, 0.0, 1.0]);
+    let learner = network("mlp", "hidden = [64, 32]\nsolver = 'sgd'").unwrap();
+    let of = |place: &Place| learner.footprint(&facts(&rows, 2), place, 10).unwrap();
+    let cut = |stage| Place { layers: vec![2, 3], ..Place::stage(stage, 2) };
+    let (whole, first, second) = (of(&Place::WHOLE), of(&cut(0)), of(&cut(1)));
+    assert_eq!(first.model, 4 * 3 * (5 * 64));
+    assert_eq!(first.model + second.model, whole.model);
+    assert_eq!(first.step + second.step, whole.step);
+    assert!(second.largest.contains("layer 3 'linear 32'"), "{}", second.largest);
+    let part = of(&Place { parts: 2, ..Place::stage(0, 2) });
+    assert!(part.model < whole.model && part.model > whole.model / 2, "{}", part.model);
+    let gan = network("gan", "hidden = [64]\ncode = 3\nsolver = 'sgd'").unwrap();
+    let both = gan.footprint(&facts(&rows, 0), &Place::WHOLE, 10).unwrap();
+    assert_eq!(both.model, 4 * 3 * ((4 * 64 + 65 * 4) + (5 * 64 + 65)));
+    let attends = network("transformer", "width = 8\nheads = 2\nblocks = 1").unwrap();
+    let wide = table(100, vec![0.5; 200], vec![0.0, 1.0]);
+    let step = attends.footprint(&facts(&wide, 2), &Place::WHOLE, 1).unwrap().step;
+    assert!(step > 4 * 2 * 100 * 100, "each of two heads has a number for each two steps: {step}");
 }

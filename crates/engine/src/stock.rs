@@ -94,7 +94,7 @@ pub(crate) fn check_room(job: &Job, choices: &Choices, facts: &Facts, place: &Pl
     let replicas = (job.workers / stages).max(1);
     // Whoever measures layers to cut a model has all of it for a while, and goes through it layer by layer.
     let measures = place.stages != stages;
-    let rows = if measures { 0 } else { job.batch.div_ceil(u64::from(replicas)) };
+    let rows = if measures { 0 } else { job.batch.min(facts.rows).div_ceil(u64::from(replicas)) };
     let Some(needed) = learner.footprint(facts, place, rows) else { return Ok(()) };
     let here = ["threads", "processes"].contains(&job.launcher.as_str());
     let each = needed.model.saturating_add(needed.step);

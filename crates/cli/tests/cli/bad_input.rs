@@ -210,7 +210,7 @@ fn a_network_that_explodes_names_the_step_and_keeps_its_last_good_checkpoint() {
     std::fs::write(folder.path().join("job.toml"), job).unwrap();
     let train = |rate: &str, more: &[&str]| {
         let rate = format!("learner.learning_rate={rate}");
-        let all = [&["train", "job.toml", "--json", "--set", &rate], more].concat();
+        let all = [&["train", "job.toml", "--json", "--set", &rate][..], more].concat();
         starlings(folder.path(), &all)
     };
     let ended = train("3.0", &[]);
@@ -221,15 +221,12 @@ fn a_network_that_explodes_names_the_step_and_keeps_its_last_good_checkpoint() {
     let kept: Vec<String> = std::fs::read_dir(folder.path().join("kept"))
         .unwrap()
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-        .filter(|name| name.starts_with("step-"))
+        .filter(|name| folder.path().join("kept").join(name).join("manifest.json").exists())
         .collect();
     assert_eq!(kept, ["step-00000002"]);
     let resumed = train("0.01", &["--resume"]);
-    assert!(
-        resumed.err.contains("learning_rate = 0.01") && resumed.err.contains("= 3.0"),
-        "{}",
-        resumed.err
-    );
+    let told = format!("{}{}", resumed.out, resumed.err);
+    assert!(told.contains("learning_rate = 0.01") && told.contains("= 3.0"), "{told}");
     let objective = resumed.report()["objective"].as_f64().unwrap();
     assert!(objective < 100.0, "{objective}");
     // The rate alone may change.
@@ -277,7 +274,7 @@ fn a_gan_that_cannot_fit_is_refused_with_what_helps_a_gan() {
     ended.failed(2, &["GB of memory", "the generator's layer 3 'linear 1000000'", "help:"]);
     assert!(!ended.err.contains("pipeline"), "{}", ended.err);
     let small = ["--set", "learner.hidden=[32]", "--set", "cluster.memory='1KB'"];
-    let ended = starlings(folder.path(), &[&["train", "job.toml"], &small[..]].concat());
+    let ended = starlings(folder.path(), &[&["train", "job.toml"][..], &small[..]].concat());
     ended.failed(2, &["[cluster] memory is 1.0 KB", "make it smaller"]);
     assert!(!ended.err.contains("pipeline"), "{}", ended.err);
 }
@@ -334,7 +331,7 @@ fn what_a_refusal_offers_is_accepted() {
     std::fs::write(folder.path().join("job.toml"), gan.replace("hidden = []", "hidden = [4]"))
         .unwrap();
     let refused = with(&["cluster.topology=star", "cluster.consistency=async"]);
-    refused.failed(2, &["help: choose consistency 'bsp'"]);
+    refused.failed(2, &["help: choose", "'bsp'"]);
     assert!(!refused.err.contains("'ssp'"), "{}", refused.err);
 }
 

@@ -149,6 +149,10 @@ impl Membership {
         self.excuse_own_pause(now);
         if !can_wait(&event) {
             self.bury_the_closed(now, out);
+            // With the last of them the job may be over.
+            if self.ended() {
+                return;
+            }
         }
         match event {
             Event::Submit(wish) => self.submit(now, wish, out),

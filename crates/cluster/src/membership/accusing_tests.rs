@@ -154,3 +154,15 @@ fn several_whose_connections_closed_are_given_up_together() {
     let epochs = bench.out.iter().filter(|it| matches!(it, Command::Regroup { .. })).count();
     assert_eq!((epochs, bench.machine.roster().unwrap().running()), (2, 1));
 }
+
+#[test]
+fn who_stops_a_job_whose_members_have_all_gone_finds_it_over() {
+    for gone in [&[10][..], &[10, 11], &[10, 11, 12]] {
+        let mut bench = working(7);
+        gone.iter().for_each(|&member| bench.on(Event::Left { member: id(member) }));
+        bench.on(Event::Stop { blame: Blame::Caller, reason: "enough".into() });
+        bench.pass(3_000, &[]);
+        let ends = bench.out.iter().filter(|it| matches!(it, Command::Abort { .. }));
+        assert_eq!(ends.count(), 1, "{gone:?}: {:?}", bench.out);
+    }
+}

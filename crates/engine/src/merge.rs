@@ -153,6 +153,19 @@ impl Merger {
         self.draw = step.0 * SUMS_MAX;
     }
 
+    /// The number of the next sum, where groups that change sum under one kind: it tells their frames apart.
+    #[must_use]
+    pub fn numbered(mut self, count: u64) -> Merger {
+        self.count = count;
+        self
+    }
+
+    /// This seat's place among those who sum.
+    #[must_use]
+    pub fn seat(&self) -> Seat {
+        self.me
+    }
+
     /// How many seats sum.
     #[must_use]
     pub fn seats(&self) -> u32 {

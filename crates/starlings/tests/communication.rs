@@ -260,6 +260,21 @@ fn dynamic_averaging_is_silent_where_nothing_moves() {
 }
 
 #[test]
+fn dynamic_averaging_moves_the_models_of_those_who_drift() {
+    let twelve = |sets: &[&str]| run(SOFTMAX, &[&["cluster.workers=12"], sets].concat());
+    let local = twelve(&["cluster.consistency.name=local", "cluster.consistency.steps=2"]);
+    let dynamic = twelve(&[
+        "cluster.consistency.name=dynamic-averaging",
+        "cluster.consistency.check=2",
+        "cluster.consistency.divergence=0.1",
+    ]);
+    // Silence saves a third; that only some average, when someone has drifted, another fifth.
+    let share = dynamic.bytes_sent as f64 / local.bytes_sent as f64;
+    assert!(share < 0.58, "{share:.3} of the bytes of local steps");
+    assert!(dynamic.evaluation["accuracy"] > 0.93, "{:?}", dynamic.evaluation);
+}
+
+#[test]
 fn gossip_predicts_by_the_votes_of_the_models_it_remembers() {
     let sets =
         ["cluster.topology.name=gossip", "cluster.topology.cache=4", "cluster.consistency=async"];

@@ -1,14 +1,17 @@
 //! Local steps: each worker applies its own contributions, and now and then the flock exchanges what came of
 //! them, as a blend of the catalogue says (local SGD, block momentum, elastic averaging, DiLoCo …).
 
-use super::{Agreed, Exchange, HandedIn, agreed, asks_block, step_by_share, sum};
+use super::{Agreed, Circles, Exchange, HandedIn, agreed, asks_block, step_by_share, sum};
 use crate::exchange::packet::Losses;
 use crate::exchange::served::Asks;
 use crate::merge::Merger;
 use starlings_consistency::{At, Blend, Blending, Share};
-use starlings_core::{Block, Body, Model, Result, Role, Step, Update, Values};
+use starlings_core::{Block, Body, Model, Result, Role, Seat, Step, Update, Values};
 use starlings_learn::{Learner, Needs, Outcome};
 use std::sync::Arc;
+
+/// The rows that the members of a circle have used, in its sum.
+const ROWS: &str = "starlings.rows";
 
 /// Local steps, blended now and then.
 pub struct Blended {
@@ -16,7 +19,8 @@ pub struct Blended {
     blending: Arc<Blending>,
     merger: Merger,
     exact: Merger,
-    world: u32,
+    /// Where some can sum without the others.
+    circles: Option<Circles>,
     asks: Asks,
     agreed: Agreed,
     /// Whether this worker is about to leave and needs the others for that.
@@ -25,7 +29,7 @@ pub struct Blended {
     plainly: bool,
     /// The step whose exchange is in progress, and what the codec had lost before it.
     before: Option<(Step, Losses)>,
-    /// Where replicas count by their rows: this worker's rows and all workers' since the last exchange of deltas.
+    /// Where replicas count by their rows: this worker's rows and all workers' since the last exchange of all deltas.
     rows: Option<(u64, u64)>,
 }
 
@@ -36,7 +40,6 @@ impl Blended {
         learner: Arc<dyn Learner>,
         blending: Arc<Blending>,
         mergers: [Merger; 2],
-        world: u32,
     ) -> Blended {
         let [merger, exact] = mergers;
         let (asks, agreed) = (Asks::default(), Agreed::default());
@@ -45,7 +48,7 @@ impl Blended {
             blending,
             merger,
             exact,
-            world,
+            circles: None,
             asks,
             agreed,
             parting: false,
@@ -62,27 +65,30 @@ impl Blended {
         self
     }
 
-    /// Makes this worker's deltas count by its rows.
+    /// Lets some seats sum without the others, where the blend wants that.
+    #[must_use]
+    pub fn in_circles(mut self, circles: Option<Circles>) -> Blended {
+        self.circles = circles;
+        self
+    }
+
+    fn at(&self, steps: u64, ending: bool) -> At {
+        let (seat, world) = (self.merger.seat(), self.merger.seats());
+        At { steps, seat, world, circles: self.circles.is_some(), ending }
+    }
+
+    /// What this worker's deltas count, beside 1 for the mean worker: by its rows, where rows count.
+    fn weight(&self) -> Option<f64> {
+        let (own, all) = self.rows.filter(|(_, all)| *all > 0)?;
+        Some(f64::from(self.merger.seats()) * own as f64 / all as f64)
+    }
+
+    /// Makes this worker's deltas count by its rows, in a sum of all.
     fn weigh(&mut self, offer: &mut Update, model: &Model) {
-        let Some((own, all)) = self.rows else { return };
-        let weight = f64::from(self.world) * own as f64 / all.max(1) as f64;
-        let is_weight = |block: &&mut Block| {
-            model.get(&block.name).is_some_and(|tensor| tensor.role == Role::Weight)
-        };
-        let mut are_deltas = false;
-        for block in offer.blocks.iter_mut().filter(is_weight) {
-            are_deltas = true;
-            match &mut block.body {
-                _ if all == 0 => {}
-                Body::Dense(Values::F64(values)) => values.iter_mut().for_each(|it| *it *= weight),
-                Body::Dense(Values::F32(values)) => {
-                    values.iter_mut().for_each(|it| *it = (f64::from(*it) * weight) as f32);
-                }
-                // Counts settle by themselves.
-                _ => {}
-            }
+        if let Some(weight) = self.weight() {
+            scale(offer, model, weight);
         }
-        if are_deltas {
+        if self.rows.is_some() && offer.blocks.iter().any(|block| is_weight(block, model)) {
             self.rows = Some((0, 0));
         }
     }
@@ -94,24 +100,87 @@ impl Blended {
         let mut round = 0;
         // An ending and the exchange of a step may come after equally many steps.
         self.merger.begin(Step(2 * at.steps + u64::from(at.ending)));
-        while let Some(mut offer) = blend.offer(at, round, model) {
-            self.weigh(&mut offer, model);
-            self.before = Some((now, self.merger.losses()));
-            // Wishes travel with what is exchanged anyway: a flock that is silent is asked when it next speaks.
-            offer.blocks.push(asks_block(self.asks, self.parting));
-            let mut merged = match std::mem::take(&mut self.plainly) {
-                true => self.merger.merge_plainly(offer)?,
-                false => self.merger.merge(offer)?,
-            };
-            let votes = agreed(merged.blocks.pop());
-            self.agreed.stop |= votes.stop;
-            self.agreed.cut |= votes.cut;
-            self.plainly = votes.part;
-            blend.absorb(at, round, &merged, model);
-            self.before = None;
+        loop {
+            if let Some(circle) = blend.circle(at, round, model) {
+                if let Some(sum) = self.sum_in_circle(circle, (blend, at, round), model)? {
+                    blend.absorb(at, round, &sum, model);
+                }
+            } else {
+                let Some(offer) = blend.offer(at, round, model) else { return Ok(()) };
+                let sum = self.sum_of_all(now, offer, model)?;
+                blend.absorb(at, round, &sum, model);
+                self.before = None;
+            }
             round += 1;
         }
-        Ok(())
+    }
+
+    fn sum_of_all(&mut self, now: Step, mut offer: Update, model: &Model) -> Result<Update> {
+        self.weigh(&mut offer, model);
+        self.before = Some((now, self.merger.losses()));
+        // Wishes travel with what is exchanged anyway: a flock that is silent is asked when it next speaks.
+        offer.blocks.push(asks_block(self.asks, self.parting));
+        let mut merged = match std::mem::take(&mut self.plainly) {
+            true => self.merger.merge_plainly(offer)?,
+            false => self.merger.merge(offer)?,
+        };
+        let votes = agreed(merged.blocks.pop());
+        self.agreed.stop |= votes.stop;
+        self.agreed.cut |= votes.cut;
+        self.plainly = votes.part;
+        Ok(merged)
+    }
+
+    /// The sum of a circle, if this seat is in it. Wishes are not for a few, and the codec loses nothing that it would owe:
+    /// both belong to sums of all.
+    fn sum_in_circle(
+        &mut self,
+        circle: Vec<Seat>,
+        (blend, at, round): (&dyn Blend, &At, u32),
+        model: &mut Model,
+    ) -> Result<Option<Update>> {
+        let (weight, rows) = (self.weight(), self.rows);
+        let circles =
+            self.circles.as_mut().expect("blends ask for circles only where there are any");
+        if !circle.contains(&at.seat) {
+            circles.pass();
+            return Ok(None);
+        }
+        let mut offer =
+            blend.offer(at, round, model).expect("who is in a circle has something to sum");
+        let (Some(weight), Some((own, all))) = (weight, rows) else {
+            return circles.sum(circle, offer).map(Some);
+        };
+        // As in a sum of all, and then over what the members count together instead of their number.
+        let members = circle.len() as f64;
+        scale(&mut offer, model, weight);
+        offer.blocks.push(Block::counts(ROWS, vec![own as i64]));
+        let mut merged = circles.sum(circle, offer)?;
+        let theirs = merged.i64(ROWS)[0];
+        merged.blocks.pop();
+        // Members that have used no row have no say: they come back to where all last met.
+        if theirs > 0 {
+            let together = f64::from(at.world) * theirs as f64 / all as f64;
+            scale(&mut merged, model, members / together);
+        }
+        Ok(Some(merged))
+    }
+}
+
+fn is_weight(block: &Block, model: &Model) -> bool {
+    model.get(&block.name).is_some_and(|tensor| tensor.role == Role::Weight)
+}
+
+/// Scales deltas of weights. Counts settle by themselves.
+fn scale(update: &mut Update, model: &Model, by: f64) {
+    for block in update.blocks.iter_mut().filter(|block| is_weight(block, model)) {
+        match &mut block.body {
+            Body::Dense(Values::F64(values)) => values.iter_mut().for_each(|it| *it *= by),
+            Body::Dense(Values::F32(values)) => {
+                values.iter_mut().for_each(|it| *it = (f64::from(*it) * by) as f32);
+            }
+            _ => {}
+        }
     }
 }
 
@@ -138,13 +207,13 @@ impl Exchange for Blended {
             *all += handed.moment.rows;
         }
         let now = handed.moment.step;
-        let at = At { steps: now.0 + 1, world: self.world, ending: false };
+        let at = self.at(now.0 + 1, false);
         self.exchange(now, &at, model)?;
         Ok(outcome)
     }
 
     fn cut(&mut self, step: Step, model: &mut Model) -> Result<Step> {
-        let at = At { steps: step.0, world: self.world, ending: true };
+        let at = self.at(step.0, true);
         self.exchange(step, &at, model)?;
         self.sum(vec![]).map(|_| step)
     }
@@ -158,7 +227,8 @@ impl Exchange for Blended {
     }
 
     fn bytes_raw(&self) -> u64 {
-        self.merger.bytes_raw() + self.exact.bytes_raw()
+        let in_circles = self.circles.as_ref().map_or(0, Circles::bytes_raw);
+        self.merger.bytes_raw() + self.exact.bytes_raw() + in_circles
     }
 
     fn losses(&self) -> Losses {

@@ -10,7 +10,7 @@ fn history(name: &str, parameters: &str, steps: u64) -> Vec<Vec<(Vec<f64>, u64)>
         let mut model = model(vec![0.0, 10.0]);
         blend(&blending).prepare(&mut model);
         let mergers = [perch.exact(1), perch.exact(3)];
-        let mut blended = Blended::new(Adder::shared(), blending, mergers, 3);
+        let mut blended = Blended::new(Adder::shared(), blending, mergers);
         let taken = (0..steps)
             .map(|number| {
                 let adds = vec![(perch.seat() as u64 * number) as f64, 1.0];
@@ -65,7 +65,7 @@ fn replicas_count_by_the_rows_that_they_have_used() {
         let mut model = model(vec![0.0]);
         blend(&blending).prepare(&mut model);
         let mergers = [perch.exact(1), perch.exact(3)];
-        let mut blended = Blended::new(Adder::shared(), blending, mergers, 2).by_rows(true);
+        let mut blended = Blended::new(Adder::shared(), blending, mergers).by_rows(true);
         let (rows, move_by) = [(3, 1.0), (1, 5.0)][perch.seat()];
         let mut taken = Vec::new();
         for number in 0..4 {

@@ -52,7 +52,7 @@ fn replicated(perch: &Perch) -> Box<dyn Exchange> {
 
 fn blended(perch: &Perch) -> Box<dyn Exchange> {
     let mergers = [merger(perch), perch.exact(3)];
-    Box::new(Blended::new(Adder::shared(), blending("local", "steps = 1"), mergers, 2))
+    Box::new(Blended::new(Adder::shared(), blending("local", "steps = 1"), mergers))
 }
 
 /// Gives a model what local steps remember beside it.

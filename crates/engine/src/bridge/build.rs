@@ -5,7 +5,9 @@ use super::mixed::MixOptions;
 use super::partial::PartialOptions;
 use super::replicated::Mergers;
 use super::rhythm::Habits;
-use super::{Blended, Exchange, Gossip, Grouped, Mixed, Owned, PartialExchange, Replicated};
+use super::{
+    Blended, Circles, Exchange, Gossip, Grouped, Mixed, Owned, PartialExchange, Replicated,
+};
 use crate::choices::{Carriage, Choices, Layout, raw, summing};
 use crate::courier::{Courier, Route};
 use crate::exchange::ownership::{COMPRESSED_FROM, Ownership};
@@ -95,9 +97,9 @@ impl Plans<'_> {
             }
             Layout::Sum | Layout::Groups(_) if matches!(&*choices.blend, Blending::Local(_)) => {
                 let mergers = [self.merger(1, self.assignment.group.clone()), self.exact()];
-                let (blend, world) = (choices.blend.clone(), net.world());
                 let by_rows = self.job.deal == Deal::Speed;
-                alone(Box::new(Blended::new(learner, blend, mergers, world).by_rows(by_rows)))
+                let blended = Blended::new(learner, choices.blend.clone(), mergers);
+                alone(Box::new(blended.by_rows(by_rows).in_circles(self.circles())))
             }
             Layout::Sum | Layout::Groups(_) => alone(Box::new(self.replicated()?)),
         })
@@ -127,8 +129,8 @@ impl Plans<'_> {
         floats.map(|(name, tensor)| (name.to_string(), (tensor.rows(), tensor.width()))).collect()
     }
 
-    fn merger(&self, kind: u8, group: Vec<Seat>) -> Merger {
-        let options = MergeOptions {
+    fn merge_options(&self, kind: u8, group: Vec<Seat>) -> MergeOptions {
+        MergeOptions {
             kind,
             group,
             topology: self.choices.sums.clone(),
@@ -136,8 +138,24 @@ impl Plans<'_> {
             shapes: Arc::new(self.shapes()),
             seed: self.job.seed,
             patience: self.job.patience,
-        };
-        self.through_memory(options)
+        }
+    }
+
+    fn merger(&self, kind: u8, group: Vec<Seat>) -> Merger {
+        self.through_memory(self.merge_options(kind, group))
+    }
+
+    /// Circles of seats, where the codec has no part in them beyond each sum. What a compressor holds back belongs to the next
+    /// sum of the whole flock; and a circle that were summed without it would send more than all of them do with it.
+    fn circles(&self) -> Option<Circles> {
+        match &self.choices.carriage {
+            Carriage::Numbers(_) | Carriage::Factors => {
+                let options = self.merge_options(1, self.everyone());
+                Some(Circles::new(self.net.clone(), options))
+            }
+            // What is cheapest would have to be measured anew in every circle.
+            Carriage::Auto(_) | Carriage::Contributions(_) | Carriage::Rounds(_) => None,
+        }
     }
 
     /// A merger that sums through shared memory what it can: all, or inside the groups of its topology.

@@ -16,6 +16,7 @@ mod blended;
 #[cfg(test)]
 mod broken_tests;
 mod build;
+mod circles;
 mod gossip;
 mod grouped;
 mod mixed;
@@ -30,6 +31,7 @@ mod unify;
 
 pub use blended::Blended;
 pub use build::{Built, Plans};
+pub use circles::Circles;
 pub use gossip::{Gossip, VOTE};
 pub use grouped::Grouped;
 pub use mixed::Mixed;

@@ -1,164 +1,18 @@
 //! The laws of blends, of tempers and of what controls mixing. Blends are run in a small flock of replicas, each of
 //! which descends a quadratic of its own: pure arithmetic, in which the papers' recurrences can be written down.
 
+mod flock;
+
+pub use flock::{Flock, Quadratic, objectives};
+
 use super::{Verdict, ensure};
-use starlings_consistency::{At, Blend, Late, MixControl, Share, Temper};
-use starlings_core::{Block, Body, Kind, Model, Role, Rows, Tensor, Update, Values};
-
-/// A worker's objective: ½ Σ curvature (x − target)².
-#[derive(Clone, Debug)]
-pub struct Quadratic {
-    /// How steep each coordinate is.
-    pub curvature: Vec<f64>,
-    /// The minimum.
-    pub target: Vec<f64>,
-}
-
-impl Quadratic {
-    /// The gradient at a point.
-    #[must_use]
-    pub fn gradient(&self, at: &[f64]) -> Vec<f64> {
-        let parts = at.iter().zip(&self.curvature).zip(&self.target);
-        parts.map(|((x, curvature), target)| curvature * (x - target)).collect()
-    }
-}
-
-/// Replicas, and what they have exchanged.
-pub struct Flock {
-    /// One replica a seat: `weights` (f64), and beside it tensors of all kinds and roles.
-    pub models: Vec<Model>,
-    /// Own steps that each has made.
-    pub steps: u64,
-    /// Bytes that all seats have offered.
-    pub bytes: usize,
-    /// The steps after which deltas were exchanged.
-    pub exchanges: Vec<u64>,
-    objectives: Vec<Quadratic>,
-    rate: f64,
-}
-
-impl Flock {
-    /// Equal replicas at `start`, prepared by the blend, one for each objective, that descend at this rate.
-    #[must_use]
-    pub fn new(blend: &dyn Blend, objectives: Vec<Quadratic>, start: &[f64], rate: f64) -> Flock {
-        let mut model = Model::new();
-        let tensor = |values: Values, role| Tensor { shape: vec![values.len()], values, role };
-        model.set("weights", tensor(Values::F64(start.to_vec()), Role::Weight));
-        let narrow = start.iter().map(|&x| x as f32).collect();
-        model.set("narrow", tensor(Values::F32(narrow), Role::Weight));
-        model.set("tally", tensor(Values::I64(vec![i64::MAX - 40_000; 2]), Role::Weight));
-        model.set("weights.clock", tensor(Values::I64(vec![0; 2]), Role::State));
-        model.set("weights.momentum", tensor(Values::F64(vec![0.0; start.len()]), Role::State));
-        blend.prepare(&mut model);
-        Flock {
-            models: vec![model; objectives.len()],
-            steps: 0,
-            bytes: 0,
-            exchanges: Vec::new(),
-            objectives,
-            rate,
-        }
-    }
-
-    /// A local step of each replica, and what the blend exchanges after it.
-    ///
-    /// # Errors
-    /// When only some offer.
-    pub fn step(&mut self, blend: &dyn Blend) -> Verdict {
-        self.walk(blend);
-        self.exchange(blend, false)
-    }
-
-    /// Local steps alone.
-    pub fn walk(&mut self, blend: &dyn Blend) {
-        self.steps += 1;
-        let rate = match blend.share() {
-            Share::Own => self.rate,
-            Share::Flock => self.rate / self.models.len() as f64,
-        };
-        for (seat, (model, objective)) in self.models.iter_mut().zip(&self.objectives).enumerate() {
-            let gradient = objective.gradient(model.f64("weights"));
-            descend(model, &gradient, rate, seat as i64);
-        }
-    }
-
-    /// What the blend exchanges now: rounds of sums, folded in the order of the seats.
-    ///
-    /// # Errors
-    /// When only some offer, offers differ in shape or change when they are asked for again, or rounds never end.
-    pub fn exchange(&mut self, blend: &dyn Blend, ending: bool) -> Verdict {
-        let at = At { steps: self.steps, world: self.models.len() as u32, ending };
-        for round in 0..8 {
-            let offer = |model: &mut Model| blend.offer(&at, round, model);
-            let offers: Vec<Option<Update>> = self.models.iter_mut().map(offer).collect();
-            let again: Vec<Option<Update>> = self.models.iter_mut().map(offer).collect();
-            ensure!(offers == again, "round {round} at {at:?}: asked twice, two different offers");
-            let Some(offers) = offers.iter().cloned().collect::<Option<Vec<Update>>>() else {
-                ensure!(
-                    offers.iter().all(Option::is_none),
-                    "round {round} at {at:?}: only some of the workers offer"
-                );
-                return Ok(());
-            };
-            self.bytes += offers.iter().map(Update::bytes).sum::<usize>();
-            if offers[0].get("weights").is_some() {
-                self.exchanges.push(self.steps);
-            }
-            let mut sum = offers[0].clone();
-            for offer in &offers[1..] {
-                sum.fold(offer).map_err(|why| format!("round {round} at {at:?}: {why}"))?;
-            }
-            self.models.iter_mut().for_each(|model| blend.absorb(&at, round, &sum, model));
-        }
-        Err(format!("eight rounds at {at:?} and no end"))
-    }
-
-    /// The mean of the replicas' weights.
-    #[must_use]
-    pub fn mean(&self) -> Vec<f64> {
-        let world = self.models.len() as f64;
-        let mut mean = vec![0.0; self.models[0].f64("weights").len()];
-        for model in &self.models {
-            mean.iter_mut().zip(model.f64("weights")).for_each(|(mean, x)| *mean += x / world);
-        }
-        mean
-    }
-
-    /// Whether all replicas hold the same bits.
-    #[must_use]
-    pub fn agrees(&self) -> bool {
-        self.models.iter().all(|model| model.digest() == self.models[0].digest())
-    }
-}
-
-/// A step of everything that the model holds; what is not a weight moves differently at each seat.
-fn descend(model: &mut Model, gradient: &[f64], rate: f64, seat: i64) {
-    for (weight, g) in model.f64_mut("weights").iter_mut().zip(gradient) {
-        *weight -= rate * g;
-    }
-    for (momentum, g) in model.f64_mut("weights.momentum").iter_mut().zip(gradient) {
-        *momentum = 0.5 * *momentum + g;
-    }
-    if let Some(Tensor { values: Values::F32(narrow), .. }) = model.get_mut("narrow") {
-        let moves = narrow.iter_mut().zip(gradient);
-        moves.for_each(|(weight, g)| *weight -= (rate * g) as f32);
-    }
-    model.i64_mut("tally")[0] += 2 * seat + 3;
-    model.i64_mut("weights.clock").iter_mut().for_each(|clock| *clock += 1 + seat);
-}
-
-/// Objectives whose minima lie apart, near `centre`.
-#[must_use]
-pub fn objectives(world: usize, len: usize, centre: f64) -> Vec<Quadratic> {
-    let of = |seat: usize| Quadratic {
-        curvature: (0..len).map(|k| 0.4 + 0.1 * ((seat + k) % 4) as f64).collect(),
-        target: (0..len).map(|k| centre + (seat as f64 - 0.7) * (k as f64 + 1.0) / 3.0).collect(),
-    };
-    (0..world).map(of).collect()
-}
+use starlings_consistency::{At, Blend, Late, MixControl, Temper};
+use starlings_core::{Block, Body, Kind, Role, Rows, Seat, Values};
 
 const STEPS: u64 = 23;
 const FAR: f64 = 1_000.0;
+/// So many rounds of an exchange are broken off, each in a run of its own.
+const BROKEN_ROUNDS: u32 = 6;
 
 /// All laws but [`check_alone`]. `make` builds the same blend afresh, for whatever a blend remembers must lie in
 /// the model.
@@ -171,6 +25,11 @@ pub fn check(make: &dyn Fn() -> Box<dyn Blend>) -> Verdict {
         check_offers(&*make(), world)?;
         check_endings(make, world)?;
         check_stillness(&*make(), world)?;
+        for in_circles in [true, false] {
+            for round in 0..BROKEN_ROUNDS {
+                check_breaks(&*make(), world, round, in_circles)?;
+            }
+        }
     }
     Ok(())
 }
@@ -206,7 +65,7 @@ fn check_endings(make: &dyn Fn() -> Box<dyn Blend>, world: usize) -> Verdict {
             flock.exchange(&*blend, true)?;
             ensure!(flock.agrees(), "{world} workers differ after the ending at step {step}");
             let before = flock.models[0].digest();
-            let at = At { steps: step, world: world as u32, ending: true };
+            let at = first_at(step, world, true);
             for block in blend.offer(&at, 0, &mut flock.models[0]).unwrap_or_default().blocks {
                 ensure!(
                     largest(&block) == 0.0,
@@ -223,6 +82,36 @@ fn check_endings(make: &dyn Fn() -> Box<dyn Blend>, world: usize) -> Verdict {
     ensure!(flock.models[0].f64("weights") != start, "the model never moves");
     let finite = flock.models[0].iter().all(|(_, tensor)| tensor.values.all_finite());
     ensure!(finite, "a model of {world} workers is not finite");
+    Ok(())
+}
+
+/// Wherever exchanges break off, and whoever has heard the last sum or is lost then, replicas agree after the ending.
+fn check_breaks(blend: &dyn Blend, world: usize, round: u32, in_circles: bool) -> Verdict {
+    let start = [1.0, 0.5, 0.0];
+    // Two move in opposite directions, one more slowly, the others stay where they are.
+    let shifts = [2.0, -2.0, 0.1, 0.0, 0.0];
+    let objective = |seat: usize| Quadratic {
+        curvature: vec![0.5; start.len()],
+        target: start.iter().map(|x| x + shifts[seat % shifts.len()]).collect(),
+    };
+    let mut flock = Flock::new(blend, (0..world).map(objective).collect(), &start, 0.1);
+    flock.in_circles = in_circles;
+    let mut broken = 0;
+    for step in 0..STEPS as usize {
+        flock.walk(blend);
+        // Another half each time.
+        let hears = |seat: usize| (seat + step).is_multiple_of(2);
+        if !flock.break_off(blend, round, &hears)? {
+            continue;
+        }
+        broken += 1;
+        if broken == 2 && flock.models.len() > 1 {
+            flock.lose_last();
+        }
+        flock.step(blend)?;
+    }
+    flock.exchange(blend, true)?;
+    ensure!(flock.agrees(), "{world} workers differ after exchanges broke off in round {round}");
     Ok(())
 }
 
@@ -244,7 +133,7 @@ fn check_offers(blend: &dyn Blend, world: usize) -> Verdict {
     let mut flock = Flock::new(blend, objectives(world, 3, FAR), &[FAR; 3], 0.1);
     for step in 1..=STEPS {
         flock.walk(blend);
-        let at = At { steps: step, world: world as u32, ending: step == STEPS };
+        let at = first_at(step, world, step == STEPS);
         for model in &mut flock.models {
             let blocks = blend.offer(&at, 0, model).unwrap_or_default().blocks;
             for block in &blocks {
@@ -259,6 +148,11 @@ fn check_offers(blend: &dyn Blend, world: usize) -> Verdict {
         flock.exchange(blend, at.ending)?;
     }
     Ok(())
+}
+
+/// Where seat 0 is; offers of round 0 are deltas or counts at any seat.
+fn first_at(steps: u64, world: usize, ending: bool) -> At {
+    At { steps, seat: Seat(0), world: world as u32, circles: true, ending }
 }
 
 fn largest(block: &Block) -> f64 {

@@ -3,6 +3,7 @@
 use super::Replicas;
 use super::{RATE, START, WORLD, descended, local, mean, square};
 use starlings_consistency::{At, Share};
+use starlings_core::Seat;
 use starlings_testkit::conformance::blend::{Flock, Quadratic, objectives};
 
 #[test]
@@ -39,7 +40,8 @@ fn approximate_holds_back_no_more_than_its_threshold_and_sends_the_rest() {
             flock.walk(&*blend);
             let root = if decays { (step as f64).sqrt() } else { 1.0 };
             let threshold = if decays { 0.2 } else { 0.05 } / root;
-            let at = At { steps: step, world: WORLD as u32, ending: false };
+            let (seat, world) = (Seat(0), WORLD as u32);
+            let at = At { steps: step, seat, world, circles: true, ending: false };
             for model in &mut flock.models {
                 let offer = blend.offer(&at, 0, model).unwrap();
                 let rows = offer.rows("weights").unwrap();

@@ -2,11 +2,11 @@
 
 use super::local;
 use starlings_consistency::{At, Blend, Late, MixControl, Share, Temper};
-use starlings_core::{Body, Kind, Model, Role, Rows, Tensor, Update, Values};
+use starlings_core::{Body, Kind, Model, Role, Rows, Seat, Tensor, Update, Values};
 use starlings_testkit::conformance::blend;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Local averaging, spoilt in one place.
+/// Local averaging, or dynamic averaging where circles matter, spoilt in one place.
 struct Broken {
     inner: Box<dyn Blend>,
     flaw: Flaw,
@@ -24,15 +24,28 @@ enum Flaw {
     Eager,
     Forgetful,
     Restless,
+    Partisan,
+    Disorderly,
+    Stubborn,
+    Exclusive,
+    Hasty,
 }
 
 fn broken(flaw: Flaw) -> Box<dyn Blend> {
-    Box::new(Broken { inner: local("local", "steps = 4"), flaw, calls: AtomicU64::new(0) })
+    use Flaw::{Disorderly, Exclusive, Hasty, Partisan, Stubborn};
+    let inner = match flaw {
+        Partisan | Disorderly | Stubborn | Exclusive | Hasty => {
+            local("dynamic-averaging", "check = 4")
+        }
+        _ => local("local", "steps = 4"),
+    };
+    Box::new(Broken { inner, flaw, calls: AtomicU64::new(0) })
 }
 
 impl Broken {
     fn seen(&self, at: &At) -> At {
-        At { ending: at.ending && self.flaw != Flaw::Unsettled, ..*at }
+        let ending = at.ending && self.flaw != Flaw::Unsettled;
+        At { ending, circles: at.circles || self.flaw == Flaw::Stubborn, ..*at }
     }
 }
 
@@ -54,9 +67,20 @@ impl Blend for Broken {
         }
     }
 
+    fn circle(&self, at: &At, round: u32, model: &Model) -> Option<Vec<Seat>> {
+        let mut circle = self.inner.circle(&self.seen(at), round, model)?;
+        match self.flaw {
+            Flaw::Partisan if !circle.contains(&at.seat) => return None,
+            Flaw::Disorderly => circle.reverse(),
+            _ => {}
+        }
+        Some(circle)
+    }
+
     fn offer(&self, at: &At, round: u32, model: &mut Model) -> Option<Update> {
         let mut offer = self.inner.offer(&self.seen(at), round, model)?;
         match self.flaw {
+            Flaw::Exclusive if round == 2 => return None,
             Flaw::Whole => {
                 let all = model.get("weights").expect("a weight").values.clone();
                 let block = offer.blocks.iter_mut().find(|block| block.name == "weights");
@@ -82,6 +106,10 @@ impl Blend for Broken {
                 model.f64_mut("weights")[0] += 1.0;
                 model.f64_mut("blend.anchor.weights")[0] += 1.0;
             }
+            Flaw::Hasty if round == 0 && !at.ending => {
+                // Exact in binary, so that still models stay where they are.
+                model.f64_mut("blend.anchor.weights")[0] += 0.0078125;
+            }
             _ => {}
         }
     }
@@ -99,6 +127,11 @@ fn broken_blends_are_found_out() {
         (Flaw::Eager, "asked twice"),
         (Flaw::Forgetful, "differ after the ending"),
         (Flaw::Restless, "a second ending"),
+        (Flaw::Partisan, "name different circles"),
+        (Flaw::Disorderly, "not seats in their order"),
+        (Flaw::Stubborn, "where some cannot sum by themselves"),
+        (Flaw::Exclusive, "ends with a sum of some alone"),
+        (Flaw::Hasty, "broke off in round 0"),
     ];
     for (flaw, law) in cases {
         let found = blend::check(&|| broken(flaw)).expect_err(law);

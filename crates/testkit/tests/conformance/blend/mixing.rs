@@ -53,9 +53,10 @@ impl Ring {
 }
 
 fn lag_of_ring(world: u32) -> f64 {
-    let entry = Entry::find("topology", TOPOLOGIES, "averaging").unwrap();
-    let params = entry.check("topology", &"graph = 'ring'".parse().unwrap()).unwrap();
-    match (entry.build)(&params).unwrap() {
+    let entry = Entry::find("topology", TOPOLOGIES, "averaging").expect("it is in the catalogue");
+    let table = "graph = 'ring'".parse().expect("a table");
+    let params = entry.check("topology", &table).expect("a graph that it has");
+    match (entry.build)(&params).expect("a topology") {
         Form::Graph(ring) => lag(&*ring, world),
         _ => panic!("averaging is a graph"),
     }

@@ -195,6 +195,24 @@ impl Sink for Satchel {
     }
 }
 
+/// Takes the buckets out of an update that a satchel would post of it. What it would hold comes first in what is left.
+pub(crate) fn buckets(update: &mut Update) -> Vec<Update> {
+    let is_dense = |block: &Block| matches!(block.body, Body::Dense(_));
+    let (dense, others): (Vec<Block>, Vec<Block>) =
+        std::mem::take(&mut update.blocks).into_iter().partition(is_dense);
+    let (mut posted, mut bucket, mut bytes) = (Vec::new(), Update::default(), 0);
+    for block in dense {
+        if bytes >= BUCKET_BYTES {
+            posted.push(std::mem::take(&mut bucket));
+            bytes = 0;
+        }
+        bytes += block.bytes();
+        bucket.blocks.push(block);
+    }
+    update.blocks = bucket.blocks.into_iter().chain(others).collect();
+    posted
+}
+
 impl Drop for Satchel {
     fn drop(&mut self) {
         if let Ok(mut sent) = self.sent.lock() {

@@ -80,6 +80,26 @@ fn sums_of_many_buckets_over_many_steps_are_plain_sums() {
 }
 
 #[test]
+fn buckets_that_are_summed_without_a_courier_are_its_own() {
+    let names = |update: &Update| -> Vec<String> {
+        update.blocks.iter().map(|block| block.name.clone()).collect()
+    };
+    for last in [1, 5, 6, 8] {
+        let emitted: Vec<Block> = blocks(0, 0).into_iter().take(last).collect();
+        let seats = perches(1);
+        let mut courier = courier(&seats[0], "ring", Tracer::default());
+        let (posted, held) = sum_step(&mut courier, emitted.clone(), 0).unwrap();
+        let rows = Block::rows("rows", starlings_core::Rows::none(starlings_core::Kind::F64, 9, 2));
+        let mut rest = Update { blocks: [&[rows][..], &emitted].concat() };
+        let found = buckets(&mut rest);
+        let (found, posted): (Vec<_>, Vec<_>) =
+            (found.iter().map(names).collect(), posted.iter().map(names).collect());
+        assert_eq!(found, posted, "of {last} blocks");
+        assert_eq!(names(&rest), [names(&held), vec!["rows".to_string()]].concat());
+    }
+}
+
+#[test]
 fn blocks_that_differ_in_size_from_seat_to_seat_are_not_taken() {
     let seats = perches(2);
     let courier = courier(&seats[0], "ring", Tracer::default());

@@ -19,7 +19,7 @@ use crate::rules::Learned;
 use crate::serve::{self, Client, Ledger, Service};
 use crate::shared_sum::SharedSum;
 use crate::trace::Tracer;
-use starlings_codec::{Codec, Shapes};
+use starlings_codec::{Codec, Law, Shapes};
 use starlings_consistency::Blending;
 use starlings_core::{Ability, Fault, Kind, Model, Result, Role, Seat, Step};
 use starlings_plan::Assignment;
@@ -57,6 +57,16 @@ pub struct Built {
     pub server: Option<JoinHandle<Shard>>,
     /// What the shard tells.
     pub ledger: Arc<Ledger>,
+}
+
+/// How the blocks of an update are summed before the last of them is there.
+enum Streams {
+    /// They are not.
+    Nothing,
+    /// They would be, but shared memory is faster: the same sums are made one after another.
+    Memory,
+    /// By a courier.
+    Route(Box<Route>),
 }
 
 impl Plans<'_> {
@@ -192,10 +202,15 @@ impl Plans<'_> {
         let reproducible = self.job.fold == Fold::Reproducible;
         let peaks = reproducible.then(|| self.peaks()).transpose()?;
         let mergers = Mergers { group: self.merger(1, group), world, exact: self.exact(), peaks };
-        let courier = if reproducible { None } else { self.courier()? };
+        let streams = if reproducible { Streams::Nothing } else { self.streams() };
+        let in_buckets = matches!(streams, Streams::Memory);
+        let courier = match streams {
+            Streams::Route(route) => Some(Courier::start(*route)?),
+            Streams::Nothing | Streams::Memory => None,
+        };
         let learner = self.choices.learner.clone();
         let replicated = Replicated::new(learner, mergers, courier, self.job.patience);
-        Ok(replicated.surviving(self.survives))
+        Ok(replicated.surviving(self.survives).in_buckets(in_buckets))
     }
 
     /// Exponents spread by themselves, whatever sums the numbers: they are few.
@@ -207,22 +222,32 @@ impl Plans<'_> {
         Ok((Merger::new(net.clone(), options), shards))
     }
 
-    /// Blocks leave early where there are several, numbers are encoded by themselves, and somebody waits for them.
-    fn courier(&self) -> Result<Option<Courier>> {
+    /// How blocks leave early: where there are several, numbers are encoded by themselves, and somebody waits for them.
+    fn streams(&self) -> Streams {
         let group = self.assignment.group.clone();
         let world = group.len() as u32;
         let weights = self.model.iter().filter(|(_, tensor)| tensor.role == Role::Weight);
         let several = weights.filter(|(_, tensor)| tensor.values.len() > 1).count() > 1;
         let topology = self.choices.sums.clone();
-        let Carriage::Numbers(codec) = self.choices.carriage.clone() else { return Ok(None) };
+        let Carriage::Numbers(codec) = self.choices.carriage.clone() else {
+            return Streams::Nothing;
+        };
         let played = topology.pattern(Seat(0), world, 1) != Pattern::Everyone;
-        // Through shared memory a sum is over before anything could be hidden behind it.
-        let shared = self.shared(4, &group).is_some();
-        if world < 2 || !several || !played || shared {
-            return Ok(None);
+        if world < 2 || !several || !played {
+            return Streams::Nothing;
         }
-        let (net, patience, tracer) = (self.net.clone(), self.job.patience, self.tracer.clone());
-        Courier::start(Route { net, group, topology, codec, patience, tracer }).map(Some)
+        // Through shared memory a sum is over before anything could be hidden behind it. Of two, either may be the first.
+        let is_ordered = world == 2 || topology.order(world, 0).is_some();
+        let is_exact = codec.law() == Law::Exact;
+        match self.shared(4, &group).is_some() && is_exact && is_ordered {
+            true if world == 2 => Streams::Nothing,
+            true => Streams::Memory,
+            false => {
+                let (net, patience) = (self.net.clone(), self.job.patience);
+                let tracer = self.tracer.clone();
+                Streams::Route(Box::new(Route { net, group, topology, codec, patience, tracer }))
+            }
+        }
     }
 
     fn service(&self) -> Service {

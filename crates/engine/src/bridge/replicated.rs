@@ -2,7 +2,7 @@
 //! alike.
 
 use super::{Agreed, Exchange, HandedIn, agreed, asks_block, sum};
-use crate::courier::{Courier, Sent};
+use crate::courier::{self, Courier, Sent};
 use crate::exchange::packet::Losses;
 use crate::exchange::reproducible::{exponents, quantised};
 use crate::exchange::served::Asks;
@@ -27,6 +27,8 @@ pub struct Replicated {
     peaks: Option<(Merger, u32)>,
     /// Sums blocks while others are still computed, where there are enough of them.
     courier: Option<Courier>,
+    /// Whether the sums that a courier would make are made one after another instead.
+    in_buckets: bool,
     sent: Option<Arc<Mutex<Sent>>>,
     bytes_streamed: u64,
     patience: Duration,
@@ -73,6 +75,7 @@ impl Replicated {
             exact,
             peaks,
             courier,
+            in_buckets: false,
             sent,
             bytes_streamed,
             patience,
@@ -83,6 +86,14 @@ impl Replicated {
             parting: false,
             plainly: false,
         }
+    }
+
+    /// Makes the sums that a courier would make, without one: of more than two, numbers are then added in the same order through
+    /// shared memory as over links, where buckets are cut by themselves.
+    #[must_use]
+    pub fn in_buckets(mut self, in_buckets: bool) -> Replicated {
+        self.in_buckets = in_buckets;
+        self
     }
 
     /// Can give up a sum in progress and make it again with others.
@@ -195,6 +206,9 @@ impl Replicated {
         }
         self.group.begin(moment.step);
         let buckets = self.streamed(&mut update);
+        let early = if self.in_buckets { courier::buckets(&mut update) } else { Vec::new() };
+        let early = early.into_iter().map(|bucket| self.group.merge(bucket));
+        let early = early.collect::<Result<Vec<Update>>>()?;
         let is_cut = self.world.is_some();
         if !is_cut {
             update.blocks.push(asks_block(self.asks, self.parting));
@@ -210,6 +224,7 @@ impl Replicated {
             let sums = courier.collect(buckets, Deadline::after(self.patience))?;
             update.blocks.splice(0..0, sums.into_iter().flat_map(|sum| sum.blocks));
         }
+        update.blocks.splice(0..0, early.into_iter().flat_map(|sum| sum.blocks));
         self.meet_other_stages(&mut update, model)?;
         failpoint!("before-apply");
         self.learner.apply(model, &update, &moment)

@@ -59,7 +59,7 @@ impl Combinations {
     fn verdict(&self, at: Places) -> Result<()> {
         let chosen: Vec<Card> =
             (0..5).map(|family| self.cards[family][at[family]].clone()).collect();
-        compat::check(&chosen, &self.all, &|_| None)
+        compat::verdict(&chosen, &self.all)
     }
 
     fn names(&self, at: Places) -> Vec<String> {

@@ -43,21 +43,34 @@ fn instead(family: &str, chosen: &[Card], offers: &[Card]) -> Vec<String> {
     found.into_iter().map(|card| format!("'{}'", card.name)).collect()
 }
 
-fn refusal(
+/// As [`check`], without naming what would work: that takes a try of every offer.
+///
+/// # Errors
+/// The first unmet need.
+pub(crate) fn verdict(chosen: &[Card], offers: &[Card]) -> Result<()> {
+    match unmet(chosen) {
+        Some((card, need)) => Err(lacking(card, need, (chosen, giver(need, offers)), &|_| None)),
+        None => Ok(()),
+    }
+}
+
+/// The family that could have given something.
+fn giver(need: Ability, offers: &[Card]) -> Option<&'static str> {
+    offers.iter().find(|offer| offer.gives.contains(&need)).map(|offer| offer.family)
+}
+
+/// Who needs what, and what was chosen where it could have been given.
+fn lacking(
     card: &Card,
     need: Ability,
-    (chosen, offers): (&[Card], &[Card]),
+    (chosen, family): (&[Card], Option<&str>),
     why: &dyn Fn(Ability) -> Option<String>,
 ) -> Fault {
     let lacking = Fault::caller(format!("{} '{}' needs {need}", card.family, card.name));
-    // Some family could have given it: name what was chosen there and what would do.
-    let family = offers.iter().find(|offer| offer.gives.contains(&need)).map(|offer| offer.family);
-    let Some(family) = family else {
-        return lacking.hint(format!("nothing gives that yet: choose another {}", card.family));
-    };
+    let Some(family) = family else { return lacking };
     let other = chosen.iter().find(|other| other.family == family);
     let reason = why(need).filter(|_| family == "learner");
-    let lacking = match (other, reason) {
+    match (other, reason) {
         (Some(other), Some(reason)) => {
             lacking.caused_by(format!("{family} '{}' does not give that: {reason}", other.name))
         }
@@ -65,6 +78,19 @@ fn refusal(
             lacking.caused_by(format!("{family} '{}' does not give that", other.name))
         }
         (None, _) => lacking,
+    }
+}
+
+fn refusal(
+    card: &Card,
+    need: Ability,
+    (chosen, offers): (&[Card], &[Card]),
+    why: &dyn Fn(Ability) -> Option<String>,
+) -> Fault {
+    let family = giver(need, offers);
+    let lacking = lacking(card, need, (chosen, family), why);
+    let Some(family) = family else {
+        return lacking.hint(format!("nothing gives that yet: choose another {}", card.family));
     };
     let mut ways = Vec::new();
     for family in [family, card.family] {

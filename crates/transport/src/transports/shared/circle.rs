@@ -12,7 +12,9 @@
 //! A chunk is posted while the one before it is folded. Its slot has a sequence, odd while it is written, which readers
 //! check before and after: a writer that came back from the dead is found, and its numbers are thrown away.
 
+use super::kernels::{can_let_go, ticks};
 use super::layout::{LINE, Port, SLOT_BYTES, SLOTS, WITHDRAWN};
+use super::leaving::Leaving;
 use super::lenders::Lenders;
 use super::parts::{Numbers, NumbersMut, Parts, Source, Turn};
 use super::segment::{Segment, View};
@@ -53,6 +55,10 @@ pub struct Circle {
     pub(super) is_broken: bool,
     /// Whether all others read the heap of this seat's process.
     lends: bool,
+    /// How lines that were read are left, where there is a choice.
+    leaving: Option<Leaving>,
+    /// Ticks that folding has taken in this sum.
+    folding: u64,
 }
 
 impl Circle {
@@ -67,8 +73,19 @@ impl Circle {
         let me = views.iter().position(|view| view.seat == seat);
         let me = me.expect("a seat is in its own circle");
         let waiter = Waiter::new(views.len() > cores);
-        let (port, tuning) = (Port::new(port), Tuning::default());
-        Circle { mine, views, me, port, waiter, tuning, begun: 0, is_broken: false, lends: false }
+        Circle {
+            mine,
+            views,
+            me,
+            port: Port::new(port),
+            waiter,
+            tuning: Tuning::default(),
+            begun: 0,
+            is_broken: false,
+            lends: false,
+            leaving: can_let_go().then(Leaving::default),
+            folding: 0,
+        }
     }
 
     /// Whether what lies in the heap of this process is lent instead of copied into slots. All others must be able to read
@@ -170,6 +187,9 @@ impl Circle {
     pub(super) fn sliced(&mut self, parts: &Parts<'_>, patience: &Patience<'_>) -> Result<()> {
         let chunks = parts.chunks();
         let mut lenders = Lenders::default();
+        // What is written around the caches has left them when it is read.
+        let lets_go = !parts.is_streamed() && self.leaving.as_ref().is_some_and(Leaving::lets_go);
+        self.folding = 0;
         for turn in 0..chunks + 2 {
             if turn < chunks {
                 self.post(parts, turn, true, patience)?;
@@ -179,11 +199,14 @@ impl Circle {
                 if chunk == 0 {
                     lenders = self.lenders(parts)?;
                 }
-                self.reduce(parts, chunk, &lenders)?;
+                self.reduce(parts, chunk, &lenders, lets_go)?;
             }
             if let Some(chunk) = turn.checked_sub(2) {
-                self.gather(parts, chunk, &lenders, patience)?;
+                self.gather(parts, chunk, (&lenders, lets_go), patience)?;
             }
+        }
+        if let Some(leaving) = self.leaving.as_mut().filter(|_| !parts.is_streamed()) {
+            leaving.took(self.folding as f64 / parts.bytes as f64);
         }
         Ok(())
     }
@@ -223,7 +246,13 @@ impl Circle {
     }
 
     /// Folds this seat's slice of a chunk, for itself and for the others.
-    fn reduce(&mut self, parts: &Parts<'_>, chunk: usize, lenders: &Lenders) -> Result<()> {
+    fn reduce(
+        &mut self,
+        parts: &Parts<'_>,
+        chunk: usize,
+        lenders: &Lenders,
+        lets_go: bool,
+    ) -> Result<()> {
         let count = self.begun + chunk as u64;
         let mapping = self.mine.mapping();
         let sequence = mapping.long(self.port.total_sequence(count));
@@ -231,10 +260,17 @@ impl Circle {
         fence(Ordering::Release);
         let own = parts.slice(chunk, self.me, self.views.len());
         let slot = mapping.range_mut(self.port.numbers(count), SLOT_BYTES);
-        parts.fold(chunk, own, &self.contributions(chunk, lenders), slot);
+        let from = self.contributions(chunk, lenders);
+        let began = ticks();
+        parts.fold(chunk, own.clone(), &from, slot);
         sequence.store(2 * count + 2, Ordering::Release);
         self.check_unchanged(chunk, Port::sequence)?;
         self.publish(Port::reduced, chunk);
+        if lets_go {
+            // After the others were told: they wait for the sums, not for this.
+            parts.let_go(chunk, own, &from);
+        }
+        self.folding += ticks() - began;
         Ok(())
     }
 
@@ -243,7 +279,7 @@ impl Circle {
         &mut self,
         parts: &Parts<'_>,
         chunk: usize,
-        lenders: &Lenders,
+        (lenders, lets_go): (&Lenders, bool),
         patience: &Patience<'_>,
     ) -> Result<()> {
         let count = self.begun + chunk as u64;
@@ -254,8 +290,13 @@ impl Circle {
             let place = self.port.numbers(count);
             let slot = self.views[seat].mapping.range(place, SLOT_BYTES);
             let slice = parts.slice(chunk, seat, seats);
-            let from = Source { slot, lent: lenders.totals(seat) };
-            parts.fold(chunk, slice, &[from], std::ptr::null_mut());
+            let from = [Source { slot, lent: lenders.totals(seat) }];
+            let began = ticks();
+            parts.fold(chunk, slice.clone(), &from, std::ptr::null_mut());
+            if lets_go {
+                parts.let_go(chunk, slice, &from);
+            }
+            self.folding += ticks() - began;
         }
         self.check_unchanged(chunk, Port::total_sequence)?;
         self.publish(Port::taken, chunk);

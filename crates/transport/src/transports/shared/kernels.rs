@@ -319,3 +319,46 @@ unsafe fn run<T: Number, S: Stream, const N: usize>(
         }
     }
 }
+
+/// Writes the lines of a place back to memory and out of all caches, where the processor can; see `leaving.rs`.
+///
+/// # Safety
+/// The place has so many readable bytes.
+#[cfg(target_arch = "x86_64")]
+pub(super) unsafe fn let_go(place: *const u8, bytes: usize) {
+    let mut line = place.wrapping_sub(place as usize % LINE);
+    while line < place.wrapping_add(bytes) {
+        // SAFETY: a line of readable memory; it changes no numbers, and only those who can come here.
+        unsafe {
+            std::arch::asm!("clflushopt [{0}]", in(reg) line, options(nostack, preserves_flags));
+        }
+        line = line.wrapping_add(LINE);
+    }
+}
+
+/// Whether the processor can let lines go, and tells time.
+#[cfg(target_arch = "x86_64")]
+pub(super) fn can_let_go() -> bool {
+    use std::arch::x86_64::{__cpuid, __cpuid_count};
+    __cpuid(0).eax >= 7 && __cpuid_count(7, 0).ebx & (1 << 23) != 0
+}
+
+/// Turns of the processor's clock, to compare times with each other.
+#[cfg(target_arch = "x86_64")]
+pub(super) fn ticks() -> u64 {
+    // SAFETY: every processor of this kind has it.
+    unsafe { std::arch::x86_64::_rdtsc() }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+pub(super) unsafe fn let_go(_place: *const u8, _bytes: usize) {}
+
+#[cfg(not(target_arch = "x86_64"))]
+pub(super) fn can_let_go() -> bool {
+    false
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+pub(super) fn ticks() -> u64 {
+    0
+}

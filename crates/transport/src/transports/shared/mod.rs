@@ -10,6 +10,7 @@ mod circle;
 mod heap;
 mod kernels;
 mod layout;
+mod leaving;
 mod lenders;
 mod mapping;
 mod parts;

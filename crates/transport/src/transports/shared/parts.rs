@@ -8,7 +8,7 @@
 #![allow(unsafe_code, reason = "pairs ranges of shared memory with ranges of the caller's slices")]
 
 use super::heap;
-use super::kernels::{Target, fold};
+use super::kernels::{Target, fold, let_go};
 use super::layout::{LENT_MAX, LINE};
 use std::marker::PhantomData;
 use std::ops::Range;
@@ -302,6 +302,31 @@ impl<'a> Parts<'a> {
                 numbers.start = end;
             }
         });
+    }
+
+    /// Lets the lines of others go that a fold of the same range has read.
+    pub(super) fn let_go(&self, chunk: usize, bytes: Range<usize>, from: &[Source<'_>]) {
+        self.each(chunk, bytes, |index, numbers, at| {
+            let size = self.parts[index].kind.bytes();
+            for Source { slot, lent } in from {
+                let lent = lent.get(index).copied().unwrap_or(std::ptr::null());
+                // SAFETY: `numbers` is within the part, wherever it is lent, and the same bytes within each slot.
+                unsafe {
+                    let place = match (lent.is_null(), slot.is_null()) {
+                        (false, _) => lent.add(numbers.start * size),
+                        (true, false) => slot.add(at),
+                        // This seat's own.
+                        (true, true) => continue,
+                    };
+                    let_go(place, numbers.len() * size);
+                }
+            }
+        });
+    }
+
+    /// Whether its sums are written around the caches.
+    pub(super) fn is_streamed(&self) -> bool {
+        self.is_streamed
     }
 
     /// Where a chunk lies: the first one is the last in memory.

@@ -36,3 +36,38 @@ pub(crate) fn all_to_all(
     }
     Ok(received)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bridge::adder::{PATIENCE, perches, run_all};
+    use crate::choices;
+    use starlings_transport::HEADER_BYTES;
+
+    #[test]
+    fn everyone_sends_as_many_bytes_as_is_said() {
+        let (kind, len) = (1, 1000);
+        for world in 1..=5 {
+            let shuffle = choices::shuffle().unwrap();
+            let seats = perches(world);
+            run_all(&seats, |perch| {
+                let parts = (0..world).map(|to| vec![(16 * perch.seat()) as u8 + to as u8; len]);
+                let by = Deadline::after(PATIENCE);
+                let which = (kind, Step(0));
+                let came = all_to_all(&perch.net, &*shuffle, parts.collect(), which, by).unwrap();
+                let mine = |from: u8| vec![16 * from + perch.seat() as u8; len];
+                assert_eq!(came, (0..world as u8).map(mine).collect::<Vec<_>>());
+            });
+            let sent = seats.iter().map(|perch| {
+                let heads = perch.sent(Lane::Exchange, kind) * HEADER_BYTES;
+                (perch.net.bytes_sent() - heads as u64) as f64
+            });
+            let sent: Vec<f64> = sent.collect();
+            let cost = shuffle.cost(world, u64::from(world) * len as u64);
+            let counted = [sent.iter().copied().fold(0.0, f64::max), sent.iter().sum()];
+            let said = [cost.bytes_sent_max, cost.bytes_sent_total];
+            let near = |(said, sent): (&f64, &f64)| (said - sent).abs() < 1e-6;
+            assert!(said.iter().zip(&counted).all(near), "{world} seats: {cost:?}, not {sent:?}");
+        }
+    }
+}

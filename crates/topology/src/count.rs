@@ -5,31 +5,49 @@ use crate::{Act, Cost, Move, Topology, moves};
 use starlings_core::Seat;
 use std::collections::{BTreeMap, VecDeque};
 
-/// The cost of summing `bytes` in `chunks` equal chunks: all seats' moves are played with sends that never
-/// block.
+/// The cost of summing `bytes` in `chunks` equal chunks.
 pub(crate) fn counted(topology: &dyn Topology, world: u32, bytes: u64, chunks: usize) -> Cost {
     if world < 2 || chunks == 0 {
         return Cost::NOTHING;
     }
-    let mut lists = vec![vec![Vec::new(); world as usize]; chunks];
-    let (mut most, mut all) = (0, 0);
-    for seat in (0..world).map(Seat) {
-        let list = moves(&topology.pattern(seat, world, chunks), seat, world);
-        let sends = list.iter().filter(|step| step.act.sends()).count();
-        (most, all) = (sends.max(most), all + sends);
-        list.into_iter().for_each(|step| lists[step.chunk][seat.index()].push(step));
-    }
+    let Tally { sends, rounds } = tally(topology, chunks, &vec![0; world as usize]);
     let bytes = bytes as f64 / chunks as f64;
     Cost {
-        rounds: lists.iter().map(|lists| longest(lists)).max().unwrap_or(0),
-        bytes_sent_max: most as f64 * bytes,
-        bytes_sent_total: all as f64 * bytes,
+        rounds: rounds.into_iter().max().unwrap_or(0),
+        bytes_sent_max: sends.iter().copied().max().unwrap_or(0) as f64 * bytes,
+        bytes_sent_total: sends.iter().sum::<usize>() as f64 * bytes,
     }
 }
 
-/// Messages one after another on the longest path of one chunk.
-fn longest(lists: &[Vec<Move>]) -> u64 {
-    let mut rounds = vec![0; lists.len()];
+/// What a sum has taken of each seat.
+pub(crate) struct Tally {
+    /// Chunks that it has sent.
+    pub(crate) sends: Vec<usize>,
+    /// Messages one after another that led to what it holds.
+    pub(crate) rounds: Vec<u64>,
+}
+
+/// Plays all seats' moves with sends that never block. The seats begin after so many messages one after another.
+pub(crate) fn tally(topology: &dyn Topology, chunks: usize, begun: &[u64]) -> Tally {
+    let world = begun.len() as u32;
+    let mut lists = vec![vec![Vec::new(); begun.len()]; chunks];
+    let mut sends = Vec::with_capacity(begun.len());
+    for seat in (0..world).map(Seat) {
+        let list = moves(&topology.pattern(seat, world, chunks), seat, world);
+        sends.push(list.iter().filter(|step| step.act.sends()).count());
+        list.into_iter().for_each(|step| lists[step.chunk][seat.index()].push(step));
+    }
+    let mut rounds = begun.to_vec();
+    for lists in &lists {
+        let chunk = longest(lists, begun);
+        rounds.iter_mut().zip(chunk).for_each(|(most, here)| *most = here.max(*most));
+    }
+    Tally { sends, rounds }
+}
+
+/// Messages one after another on the longest path of one chunk to each seat.
+fn longest(lists: &[Vec<Move>], begun: &[u64]) -> Vec<u64> {
+    let mut rounds = begun.to_vec();
     let mut next = vec![0; lists.len()];
     let mut wires: BTreeMap<(usize, usize), VecDeque<u64>> = BTreeMap::new();
     let mut ready: Vec<usize> = (0..lists.len()).collect();
@@ -47,7 +65,7 @@ fn longest(lists: &[Vec<Move>]) -> u64 {
             next[seat] += 1;
         }
     }
-    rounds.into_iter().max().unwrap_or(0)
+    rounds
 }
 
 impl Act {

@@ -3,6 +3,7 @@
 
 mod circulant;
 mod count;
+mod groups;
 mod keys;
 mod owners;
 mod random_regular;
@@ -54,7 +55,7 @@ pub enum Pattern {
     Everyone,
 }
 
-/// What a sum costs the seat that pays most.
+/// What a sum, or a round of another form, costs: the bytes of numbers on links, without the heads of messages.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Cost {
     /// Messages one after another on the longest path: a message comes after those that its sender has
@@ -128,25 +129,33 @@ pub trait Graph: Send + Sync {
 /// Models that walk from seat to seat at random and learn where they are.
 ///
 /// Laws: a seat never sends to itself; over many rounds every other seat is chosen alike; the choice is a
-/// function of (seed, seat, round) alone.
+/// function of (seed, seat, round) alone; `cost` equals what `next` sends.
 pub trait Walk: Send + Sync {
     /// Whom a seat sends its model to in a round. `None` in a world of one.
     fn next(&self, seat: Seat, world: u32, round: u64, seed: u64) -> Option<Seat>;
 
     /// How many visitors a seat remembers.
     fn cache(&self) -> usize;
+
+    /// What one round costs for a model of `bytes`. What is sent is the same in every round; what a seat receives is
+    /// chance.
+    fn cost(&self, world: u32, bytes: u64) -> Cost;
 }
 
 /// Partial exchange: each round a seat sends one part of what it has gathered to all others.
 ///
 /// Laws: parts make up the whole; in `parts` rounds each part is sent exactly once; different seats send
-/// different parts in the same round where they can.
+/// different parts in the same round where they can; `cost` equals what `part` sends.
 pub trait Partial: Send + Sync {
     /// Into how many parts a gradient of `bytes` is cut, given what a link carries and how long a step takes.
     fn parts(&self, world: u32, bytes: u64, pace: Pace) -> u32;
 
     /// Which part a seat sends in a round.
     fn part(&self, seat: Seat, round: u64, parts: u32) -> u32;
+
+    /// What a round costs for a gradient of `bytes` in `parts` parts: the mean of `parts` rounds in a row, because parts
+    /// differ by a number where it cannot be cut evenly.
+    fn cost(&self, world: u32, bytes: u64, parts: u32) -> Cost;
 }
 
 /// What was measured of links and steps.
@@ -158,7 +167,11 @@ pub struct Pace {
     pub step_seconds: f64,
 }
 
-/// Synchronous groups around owners that serve (Mamidala et al., 2018: MXNet-MPI).
+/// Synchronous groups around owners that serve (Mamidala et al., 2018: MXNet-MPI). In a step a group sums inside; its first
+/// seat pushes the sum to the owners, which are all seats, and pulls the model, which the group then shares by a sum to which
+/// the others add zeros.
+///
+/// Laws: those of the sum inside; `cost` equals what such a step sends.
 pub struct Groups {
     /// How a group sums.
     pub inner: Box<dyn Topology>,

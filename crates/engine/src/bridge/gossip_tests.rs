@@ -1,18 +1,23 @@
-//! Gossip learning ages its models and does not keep their mean; its cache is bounded, and becomes votes.
+//! Gossip learning ages its models and does not keep their mean; its cache is bounded, and becomes votes; it sends as many
+//! bytes as it says.
 
 use super::*;
 use crate::bridge::adder::{
-    Adder, PATIENCE, Perch, assert_near, flock, form, model, perches, step,
+    Adder, PATIENCE, Perch, assert_near, flock, form, model, perches, run_all, step,
 };
 use crate::choices::raw;
 use starlings_topology::Form;
+use starlings_transport::HEADER_BYTES;
 
-fn gossip(perch: &Perch, cache: usize) -> Gossip {
-    let walk: Arc<dyn Walk> = match form("gossip", &format!("cache = {cache}")) {
+fn walk(cache: usize) -> Arc<dyn Walk> {
+    match form("gossip", &format!("cache = {cache}")) {
         Form::Walk(walk) => walk.into(),
         _ => panic!("gossip is a walk"),
-    };
-    let options = WalkOptions { walk, codec: raw(), seed: 1, patience: PATIENCE };
+    }
+}
+
+fn gossip(perch: &Perch, cache: usize) -> Gossip {
+    let options = WalkOptions { walk: walk(cache), codec: raw(), seed: 1, patience: PATIENCE };
     Gossip::new(Adder::shared(), options, perch.net.clone(), perch.exact(3))
 }
 
@@ -117,4 +122,29 @@ fn the_age_of_a_model_outlives_the_exchange() {
         (age(&model), model.get(AGE).unwrap().role)
     });
     assert_eq!(models, [(3, Role::State); 3], "one more than the oldest");
+}
+
+#[test]
+fn walking_models_send_as_many_bytes_as_is_said() {
+    let (steps, len) = (6, 1000);
+    for world in [1, 2, 5] {
+        let seats = perches(world);
+        run_all(&seats, |perch| {
+            let (mut gossip, mut model) = (gossip(&perch, 2), model(vec![0.0; len]));
+            for number in 0..steps {
+                open(&mut gossip, &mut model);
+                gossip.finish(step(number, vec![1.0; len]), &mut model).unwrap();
+            }
+        });
+        // Before the numbers a message says how old its model is.
+        let sent = seats.iter().map(|perch| {
+            let heads = perch.sent(Lane::Exchange, KIND) * (HEADER_BYTES + 24);
+            perch.net.bytes_sent() - heads as u64
+        });
+        let sent: Vec<u64> = sent.collect();
+        let cost = walk(2).cost(world, (len * 8) as u64);
+        let said = [cost.bytes_sent_max, cost.bytes_sent_total].map(|it| it * steps as f64);
+        let counted = [sent.iter().max().copied(), Some(sent.iter().sum())].map(Option::unwrap);
+        assert_eq!(said, counted.map(|bytes| bytes as f64), "{world} seats: {sent:?}");
+    }
 }

@@ -1,13 +1,14 @@
 //! Averaging over graphs keeps the mean and shrinks the spread as fast as the graph's spectrum says; control mixes more
-//! where models are far apart.
+//! where models are far apart. Neighbours send as many bytes as is said.
 
 use super::*;
 use crate::bridge::adder::{
-    Adder, PATIENCE, Perch, assert_near, blending, flock, form, model, perches, step,
+    Adder, PATIENCE, Perch, assert_near, blending, flock, form, model, perches, run_all, step,
 };
 use crate::choices::raw;
 use starlings_core::Rng;
 use starlings_topology::{Cost, Form};
+use starlings_transport::HEADER_BYTES;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 fn graph(name: &str) -> Arc<dyn Graph> {
@@ -149,6 +150,36 @@ fn an_exponential_graph_of_a_power_of_two_agrees_after_one_turn() {
     let after = rounds("exponential", &start, 3);
     assert!(spread(&after[1]) > 0.01);
     assert!(spread(&after[2]) < 1e-12, "{}", spread(&after[2]));
+}
+
+#[test]
+fn neighbours_send_as_many_bytes_as_is_said() {
+    let (steps, len) = (4, 1000);
+    let graphs = ["ring", "torus", "random-regular", "exponential"]
+        .map(|shape| ("averaging", format!("graph = '{shape}'")));
+    for (name, given) in graphs.into_iter().chain([("halton", String::new())]) {
+        for world in [1, 2, 5, 8] {
+            let Form::Graph(graph) = form(name, &given) else { panic!("{name} is a graph") };
+            let (graph, seats): (Arc<dyn Graph>, _) = (graph.into(), perches(world));
+            run_all(&seats, |perch| {
+                let mut mixed = mixed(&perch, graph.clone(), Arc::new(Blending::Plain), true);
+                let mut model = model(vec![0.0; len]);
+                for number in 0..steps {
+                    mixed.finish(step(number, vec![1.0; len]), &mut model).unwrap();
+                }
+            });
+            // Before the numbers a message says of which round it is.
+            let sent = seats.iter().map(|perch| {
+                let heads = perch.sent(Lane::Exchange, KIND) * (HEADER_BYTES + 24);
+                (perch.net.bytes_sent() - heads as u64) as f64
+            });
+            let sent: Vec<f64> = sent.collect();
+            let cost = graph.cost(world, (len * 8) as u64);
+            let said = [cost.bytes_sent_max, cost.bytes_sent_total].map(|it| it * steps as f64);
+            let counted = [sent.iter().copied().fold(0.0, f64::max), sent.iter().sum()];
+            assert_eq!(said, counted, "{name} {given}, {world} seats: {sent:?}");
+        }
+    }
 }
 
 /// A graph that counts how often a seat is asked to mix.

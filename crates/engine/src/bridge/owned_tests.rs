@@ -1,18 +1,21 @@
 //! Owners: pushes and fetches at their periods and at no other time, warm starts, cuts, and groups that sum before they
-//! push.
+//! push, for as many bytes as they say.
 
 use super::*;
 use crate::bridge::Grouped;
 use crate::bridge::adder::{
-    Adder, PATIENCE, Perch, assert_near, flock, model, perches, run_all, step,
+    Adder, PATIENCE, Perch, assert_near, flock, form, model, perches, run_all, step,
 };
-use crate::choices::{Carriage, gate, raw};
+use crate::choices::{Carriage, gate, raw, summing};
+use crate::exchange::model_wire::all_weights;
 use crate::exchange::ownership::Ownership;
 use crate::exchange::served::{Office, Shard};
+use crate::merge::MergeOptions;
 use crate::rules::Learned;
 use crate::serve::{self, Service};
 use starlings_consistency::{Blending, Cadence, Gate};
-use starlings_core::{Rng, Seat};
+use starlings_core::{Rng, Role, Seat, Tensor};
+use starlings_topology::Form;
 use starlings_transport::Lane;
 use std::sync::Barrier;
 
@@ -22,7 +25,10 @@ const PULL: u8 = 2;
 
 /// Starts this seat's shard and gives a client of all.
 fn serve(perch: &Perch, gate: Arc<dyn Gate>, pushers: Vec<Seat>) -> Client {
-    let fresh = model(vec![0.0; LEN]);
+    serve_from(model(vec![0.0; LEN]), perch, gate, pushers)
+}
+
+fn serve_from(fresh: Model, perch: &Perch, gate: Arc<dyn Gate>, pushers: Vec<Seat>) -> Client {
     let owners = Arc::new(Ownership::of(&fresh, perch.net.world()));
     let office = Office {
         rule: Arc::new(Learned(Adder::shared())),
@@ -72,6 +78,57 @@ fn grouped(perch: &Perch, gate: Arc<dyn Gate>, cadence: Option<Cadence>) -> Grou
     let echo = cadence.map(|_| Adder::shared());
     let habits = Habits { echo, cadence, seat: Seat(first), skips, repeats: false };
     Grouped::new(client, mergers, habits, perch.net.clone())
+}
+
+/// A model of one table.
+fn table(name: &str, rows: u32, width: usize) -> Model {
+    let mut model = Model::new();
+    let shape = [rows as usize, width];
+    model.set(name, Tensor::of(&shape, vec![0.0; shape[0] * width], Role::Weight));
+    model
+}
+
+/// A seat of groups as the catalogue builds them, around owners of a table.
+fn grouped_around(fresh: Model, perch: &Perch, (inner, size): (&str, u32)) -> Grouped {
+    let (seat, world) = (perch.net.seat().0, perch.net.world());
+    let first = seat / size * size;
+    let group: Vec<Seat> = (first..(first + size).min(world)).map(Seat).collect();
+    let firsts = (0..world).step_by(size as usize).map(Seat).collect();
+    let client = serve_from(fresh, perch, gate("bsp", "").unwrap(), firsts);
+    let client = (seat == first).then_some(client);
+    let among = |kind| {
+        let inner = summing(inner, "").unwrap();
+        let options = MergeOptions::exact(kind, &perch.net, inner, PATIENCE);
+        Merger::new(perch.net.clone(), MergeOptions { group: group.clone(), ..options })
+    };
+    let habits =
+        Habits { echo: None, cadence: None, seat: Seat(first), skips: false, repeats: false };
+    Grouped::new(client, [among(5), among(6), perch.exact(3)], habits, perch.net.clone())
+}
+
+/// What each seat sends in so many steps of groups around owners of a table.
+fn bytes_of_steps(fresh: &Model, world: u32, way: (&str, u32), steps: u64) -> Vec<u64> {
+    let seats = perches(world);
+    run_all(&seats, |perch| {
+        let mut grouped = grouped_around(fresh.clone(), &perch, way);
+        let mut model = fresh.clone();
+        for number in 0..steps {
+            grouped.open(Step(number), &Needs::All, Asks::default(), &mut model).unwrap();
+            let HandedIn { moment, .. } = step(number, vec![]);
+            let handed = HandedIn::new(moment, 2, vec![all_weights(fresh)]);
+            grouped.finish(handed, &mut model).unwrap();
+        }
+    });
+    seats.iter().map(|perch| perch.net.bytes_sent()).collect()
+}
+
+/// What each seat sends in a step for the numbers of a table of so many rows and columns. Heads are as long for twice the
+/// columns, so it is what those take more.
+fn bytes_for_numbers(name: &str, shape: (u32, usize), world: u32, way: (&str, u32)) -> Vec<f64> {
+    let steps = 4;
+    let [once, twice] = [1, 2]
+        .map(|times| bytes_of_steps(&table(name, shape.0, times * shape.1), world, way, steps));
+    once.iter().zip(twice).map(|(once, twice)| (twice - once) as f64 / steps as f64).collect()
 }
 
 /// Walks as a worker does, to the end; gives the steps that it took and its model.
@@ -283,6 +340,44 @@ fn groups_around_owners_come_to_what_owners_come_to() {
             seats.iter().map(|perch| perch.sent(Lane::Request, PUSH)).collect();
         assert_eq!(pushes, [18, 0, 18, 0], "{name}");
     }
+}
+
+#[test]
+fn groups_send_as_many_bytes_as_is_said() {
+    for world in [4, 5, 6] {
+        // A table of which every seat owns one row.
+        let evenly = |name: &String| {
+            let owners = Ownership::of(&table(name, world, 1), world);
+            (0..world).all(|seat| owners.rows(name, Seat(seat)).len() == 1)
+        };
+        let name = (0..10_000).map(|it| format!("x{it}")).find(evenly).unwrap();
+        for (inner, size) in
+            [("ring", 2), ("ring", 3), ("tree", 3), ("halving-doubling", 4), ("star", 2)]
+        {
+            let sent = bytes_for_numbers(&name, (world, 1000), world, (inner, size));
+            let given = format!("inner = '{inner}'\ngroup = {size}");
+            let Form::Groups(groups) = form("grouped", &given) else { panic!("groups") };
+            let cost = groups.cost(world, u64::from(world) * 8000);
+            let counted = [sent.iter().copied().fold(0.0, f64::max), sent.iter().sum()];
+            // Chunks are cut between whole numbers.
+            let near = |said: f64, sent: f64| (said - sent).abs() <= 1e-3 * sent;
+            let all_near =
+                near(cost.bytes_sent_max, counted[0]) && near(cost.bytes_sent_total, counted[1]);
+            assert!(all_near, "{world} seats in {inner}s of {size}: {cost:?}, not {sent:?}");
+        }
+    }
+}
+
+#[test]
+fn owners_of_unequal_shares_send_about_as_many_bytes_as_is_said() {
+    let world = 6;
+    let Form::Groups(groups) = form("grouped", "group = 2") else { panic!("groups") };
+    let sent = bytes_for_numbers("x", (1000, 16), world, ("ring", 2));
+    let cost = groups.cost(world, 1000 * 16 * 8);
+    let within = |said: f64, sent: f64, part: f64| (said - sent).abs() <= part * said;
+    let most = sent.iter().copied().fold(0.0, f64::max);
+    assert!(within(cost.bytes_sent_total, sent.iter().sum(), 0.01), "{cost:?}, not {sent:?}");
+    assert!(within(cost.bytes_sent_max, most, 0.02), "{cost:?}, not {sent:?}");
 }
 
 #[test]

@@ -1,21 +1,26 @@
-//! Partial exchange: a step sends one part and no more, and after a cut every replica has every change.
+//! Partial exchange: a step sends one part and no more, as many bytes as is said, and after a cut every replica has every
+//! change.
 
 use super::*;
 use crate::bridge::adder::{
-    Adder, PATIENCE, Perch, assert_near, flock, form, model, perches, step,
+    Adder, PATIENCE, Perch, assert_near, flock, form, model, perches, run_all, step,
 };
 use crate::choices::raw;
 use starlings_core::Rng;
 use starlings_topology::Form;
+use starlings_transport::HEADER_BYTES;
 
 const LEN: usize = 10;
 
-fn partial(perch: &Perch, parts: u32) -> PartialExchange {
-    let partial: Arc<dyn Partial> = match form("ako", &format!("partitions = {parts}")) {
+fn ako(parts: u32) -> Arc<dyn Partial> {
+    match form("ako", &format!("partitions = {parts}")) {
         Form::Partial(partial) => partial.into(),
         _ => panic!("ako goes part by part"),
-    };
-    let options = PartialOptions { partial, codec: raw(), patience: PATIENCE };
+    }
+}
+
+fn partial(perch: &Perch, parts: u32) -> PartialExchange {
+    let options = PartialOptions { partial: ako(parts), codec: raw(), patience: PATIENCE };
     PartialExchange::new(Adder::shared(), options, perch.net.clone(), perch.exact(3))
 }
 
@@ -101,5 +106,33 @@ fn parts_that_are_none_are_blamed_on_their_sender() {
         seats[0].hear(&seats[1]);
         let fault = partial(&seats[0], 1).receive(&mut model(vec![0.0; LEN])).unwrap_err();
         assert_eq!(fault.blame(), starlings_core::Blame::Peer(Some(Seat(1))), "{bytes:?}: {fault}");
+    }
+}
+
+#[test]
+fn parts_are_as_many_bytes_as_is_said() {
+    // Seven does not divide the numbers: a turn of all parts is what is said, a round is so to a number.
+    let len = 1000;
+    for (world, parts) in [(1, 3), (2, 1), (3, 4), (5, 7)] {
+        let (seats, steps) = (perches(world), 2 * u64::from(parts));
+        run_all(&seats, |perch| {
+            let (mut exchange, mut model) = (partial(&perch, parts), model(vec![0.0; len]));
+            // Links need not be measured: how many parts there are is known.
+            exchange.parts = parts;
+            for number in 0..steps {
+                exchange.open(Step(number), &Needs::All, Asks::default(), &mut model).unwrap();
+                exchange.finish(step(number, vec![1.0; len]), &mut model).unwrap();
+            }
+        });
+        // Before the numbers a message says which part it is, and of how many.
+        let sent = seats.iter().map(|perch| {
+            let heads = perch.sent(Lane::Exchange, KIND) * (HEADER_BYTES + 8);
+            (perch.net.bytes_sent() - heads as u64) as f64
+        });
+        let sent: Vec<f64> = sent.collect();
+        let cost = ako(parts).cost(world, (len * 8) as u64, parts);
+        let said = [cost.bytes_sent_max, cost.bytes_sent_total].map(|it| it * steps as f64);
+        let counted = [sent.iter().copied().fold(0.0, f64::max), sent.iter().sum()];
+        assert_near(&said, &counted, 1e-6);
     }
 }

@@ -2,6 +2,7 @@
 //! set of seats in it, a number that shows the order of additions, and the count of messages behind it.
 
 mod graph;
+mod groups;
 mod rounds;
 
 use super::{Verdict, ensure};
@@ -10,6 +11,7 @@ use starlings_topology::{Act, Cost, Form, Move, Pattern, Topology, moves};
 use std::collections::{BTreeMap, VecDeque};
 
 pub use graph::{check_graph, shrinkage};
+pub use groups::{check_groups, check_groups_cost};
 pub use rounds::{check_partial, check_shuffle, check_walk};
 
 /// All laws of a topology of any form, for worlds of 1 to 17 and of 1,024.
@@ -23,10 +25,7 @@ pub fn check(form: &Form) -> Verdict {
         Form::Walk(walk) => check_walk(&**walk),
         Form::Partial(partial) => check_partial(&**partial),
         Form::Shuffle(shuffle) => check_shuffle(&**shuffle),
-        Form::Groups(groups) => {
-            ensure!(groups.size > 0, "groups of nobody");
-            check_sum(&*groups.inner)
-        }
+        Form::Groups(groups) => check_groups(groups),
     }
 }
 
@@ -67,12 +66,10 @@ fn laws_of_moves(topology: &dyn Topology, world: u32, chunks: usize) -> Verdict 
     let nothing = flock.iter().all(Vec::is_empty);
     ensure!(world > 1 || nothing, "a world of one has moves");
     sends_meet_receives(&flock, chunks)?;
-    let is_send = |step: &&Move| matches!(step.act, Act::SendPartial | Act::SendTotal);
-    let sends: Vec<usize> =
-        flock.iter().map(|moves| moves.iter().filter(is_send).count()).collect();
-    let mut sums = None;
+    let sends: Vec<usize> = flock.iter().map(|moves| sends_in(moves)).collect();
+    let (mut sums, begun) = (None, vec![0; flock.len()]);
     for order in [Order::Stack, Order::Queue] {
-        let played = rendezvous(&flock, chunks, order)?;
+        let played = rendezvous(&flock, chunks, order, &begun)?;
         ensure!(
             *sums.get_or_insert(played.sums.clone()) == played.sums,
             "the order of additions depends on who is faster"
@@ -81,11 +78,17 @@ fn laws_of_moves(topology: &dyn Topology, world: u32, chunks: usize) -> Verdict 
             played.sums.iter().all(|chunk| chunk.iter().all(|sum| *sum == chunk[0])),
             "seats have different bits"
         );
-        cost_is_counted(topology.cost(world, BYTES, chunks), &sends, played.rounds, chunks)?;
+        let rounds = played.rounds.into_iter().max().unwrap_or(0);
+        cost_is_counted(topology.cost(world, BYTES, chunks), &sends, rounds, chunks)?;
     }
     let buffered = buffered(&flock, chunks)?;
     ensure!(Some(buffered) == sums, "the order of additions depends on buffering");
     Ok(())
+}
+
+fn sends_in(moves: &[Move]) -> usize {
+    let is_send = |step: &&Move| matches!(step.act, Act::SendPartial | Act::SendTotal);
+    moves.iter().filter(is_send).count()
 }
 
 /// Where everyone sends to everyone, each seat folds in the order of seats, its own in its place.
@@ -238,7 +241,8 @@ impl Held {
 struct Played {
     /// By chunk and seat, as bits.
     sums: Vec<Vec<u64>>,
-    rounds: u64,
+    /// Messages one after another that led to what a seat holds.
+    rounds: Vec<u64>,
 }
 
 /// Who goes on first when several could.
@@ -248,29 +252,42 @@ enum Order {
     Queue,
 }
 
-/// Plays each chunk on its own with sends that block until the receiver is at the matching receive.
-fn rendezvous(flock: &[Vec<Move>], chunks: usize, order: Order) -> Result<Played, String> {
+/// Plays each chunk on its own with sends that block until the receiver is at the matching receive. Seats begin after so
+/// many messages one after another.
+fn rendezvous(
+    flock: &[Vec<Move>],
+    chunks: usize,
+    order: Order,
+    begun: &[u64],
+) -> Result<Played, String> {
     let mut by_chunk = vec![vec![Vec::new(); flock.len()]; chunks];
     for (seat, moves) in flock.iter().enumerate() {
         moves.iter().for_each(|step| by_chunk[step.chunk][seat].push(*step));
     }
-    let mut played = Played { sums: Vec::new(), rounds: 0 };
+    let mut played = Played { sums: Vec::new(), rounds: begun.to_vec() };
     for (chunk, lists) in by_chunk.iter().enumerate() {
-        let held = rendezvous_chunk(lists, chunk, order)?;
+        let held = rendezvous_chunk(lists, chunk, order, begun)?;
         ensure!(
             held.iter().all(|held| held.is_total(flock.len())),
             "chunk {chunk}: a seat ends without all contributions"
         );
-        played.rounds = held.iter().map(|held| held.rounds).fold(played.rounds, u64::max);
+        let rounds = played.rounds.iter_mut().zip(&held);
+        rounds.for_each(|(most, held)| *most = held.rounds.max(*most));
         played.sums.push(held.iter().map(|held| held.sum.to_bits()).collect());
     }
     Ok(played)
 }
 
-fn rendezvous_chunk(lists: &[Vec<Move>], chunk: usize, order: Order) -> Result<Vec<Held>, String> {
+fn rendezvous_chunk(
+    lists: &[Vec<Move>],
+    chunk: usize,
+    order: Order,
+    begun: &[u64],
+) -> Result<Vec<Held>, String> {
     let world = lists.len();
-    let mut held: Vec<Held> =
-        (0..world).map(|seat| Held::contribution(seat, world, chunk)).collect();
+    let first =
+        |seat: usize| Held { rounds: begun[seat], ..Held::contribution(seat, world, chunk) };
+    let mut held: Vec<Held> = (0..world).map(first).collect();
     let mut at = vec![0; world];
     let mut ready: VecDeque<usize> = (0..world).collect();
     let next = |ready: &mut VecDeque<usize>| match order {

@@ -6,10 +6,11 @@
 //! `p = ⌈(P−1) · n / (bandwidth · step)⌉`. Seat s sends part `(s + r) mod p` in round r, so that at any time
 //! all parts are under way.
 //!
-//! Cost of a round for a gradient of `n` bytes: `(P−1) · n / p` bytes sent by each seat.
+//! Cost of a round for a gradient of `n` bytes: 1 round, `(P−1) · n / p` bytes sent by each seat, `P(P−1) · n / p` by all.
+//! Parts of a gradient that p does not divide differ by a number, so this is the mean of p rounds.
 
 use super::BuildTopology;
-use crate::{Form, Pace, Partial};
+use crate::{Cost, Form, Pace, Partial};
 use starlings_core::{Ability, Entry, Param, ParamKind, Seat};
 
 pub(super) const ENTRY: Entry<BuildTopology> = Entry {
@@ -52,6 +53,14 @@ impl Partial for Ako {
     fn part(&self, seat: Seat, round: u64, parts: u32) -> u32 {
         ((u64::from(seat.0) + round % u64::from(parts)) % u64::from(parts)) as u32
     }
+
+    fn cost(&self, world: u32, bytes: u64, parts: u32) -> Cost {
+        if world < 2 {
+            return Cost::NOTHING;
+        }
+        let sent = f64::from(world - 1) * bytes as f64 / f64::from(parts);
+        Cost { rounds: 1, bytes_sent_max: sent, bytes_sent_total: f64::from(world) * sent }
+    }
 }
 
 #[cfg(test)]
@@ -71,6 +80,11 @@ mod tests {
             };
             assert!(seconds(parts) <= PACE.step_seconds, "world {world}, {bytes} bytes: {parts}");
             assert!(parts == 1 || seconds(parts - 1) > PACE.step_seconds);
+            let sent = ako.cost(world, bytes, parts).bytes_sent_max;
+            assert!(
+                sent <= PACE.bytes_per_second * PACE.step_seconds,
+                "the cost fits, too: {sent}"
+            );
         }
         assert_eq!(ako.parts(4, 100_000, PACE), 3);
     }

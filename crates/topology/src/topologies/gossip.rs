@@ -4,11 +4,11 @@
 //!
 //! Each round a worker sends its newest model to one peer, drawn evenly from all others.
 //!
-//! Cost of a round for a model of `n` bytes: `n` bytes sent by each seat; how many a seat receives is chance,
-//! one on average.
+//! Cost of a round for a model of `n` bytes: 1 round, `n` bytes sent by each seat, `P · n` by all; how many models a seat
+//! receives is chance, one on average.
 
 use super::BuildTopology;
-use crate::{Form, Walk};
+use crate::{Cost, Form, Walk, circulant};
 use starlings_core::{Ability, Entry, Param, ParamKind, Rng, Seat};
 
 pub(super) const ENTRY: Entry<BuildTopology> = Entry {
@@ -42,5 +42,9 @@ impl Walk for Gossip {
 
     fn cache(&self) -> usize {
         self.cache
+    }
+
+    fn cost(&self, world: u32, bytes: u64) -> Cost {
+        circulant::cost(world, bytes, usize::from(world > 1))
     }
 }

@@ -16,6 +16,16 @@ pub fn check_walk(walk: &dyn Walk) -> Verdict {
 }
 
 fn walk_laws(walk: &dyn Walk, world: u32) -> Verdict {
+    for round in [0, 1, 7, 1_000_003] {
+        let sent = |&seat: &u32| walk.next(Seat(seat), world, round, 1).is_some();
+        let sends = (0..world).filter(sent).count() as u64;
+        // A seat sends one model, or none.
+        let most = sends.min(1);
+        let [most_bytes, all_bytes] = [most, sends].map(|models| (models * BYTES) as f64);
+        let counted =
+            Cost { rounds: most, bytes_sent_max: most_bytes, bytes_sent_total: all_bytes };
+        cost_is(walk.cost(world, BYTES), counted).map_err(|law| format!("round {round}: {law}"))?;
+    }
     if world == 1 {
         ensure!(walk.next(Seat(0), 1, 3, 5).is_none(), "a model walks in a world of one");
         return Ok(());
@@ -95,7 +105,23 @@ fn part_laws(partial: &dyn Partial, world: u32, parts: u32) -> Verdict {
             (0..world).map(|seat| partial.part(Seat(seat), round, parts)).collect();
         ensure!(sent.len() as u32 == world.min(parts), "round {round}: seats send {sent:?}");
     }
-    Ok(())
+    cost_is(partial.cost(world, BYTES, parts), parts_sent(partial, world, parts))
+}
+
+/// What is sent in as many rounds as there are parts, as the mean of a round: each part goes to all others.
+fn parts_sent(partial: &dyn Partial, world: u32, parts: u32) -> Cost {
+    let edge = |part: u32| BYTES * u64::from(part) / u64::from(parts);
+    let sent = |seat: u32| {
+        let part = |round: u32| partial.part(Seat(seat), round.into(), parts);
+        let bytes = (0..parts).map(part).map(|part| edge(part + 1) - edge(part)).sum::<u64>();
+        (bytes * u64::from(world - 1)) as f64 / f64::from(parts)
+    };
+    let sent: Vec<f64> = (0..world).map(sent).collect();
+    Cost {
+        rounds: u64::from(world > 1),
+        bytes_sent_max: sent.iter().copied().fold(0.0, f64::max),
+        bytes_sent_total: sent.iter().sum(),
+    }
 }
 
 /// All laws of a shuffle.

@@ -4,7 +4,9 @@
 use super::form;
 use starlings_core::Seat;
 use starlings_testkit::conformance::topology;
-use starlings_topology::{Cost, Form, Graph, Pace, Partial, Shuffle, Walk};
+use starlings_topology::{
+    Cost, Form, Graph, Groups, Pace, Partial, Pattern, Shuffle, Topology, Walk,
+};
 use std::collections::BTreeSet;
 use std::f64::consts::TAU;
 
@@ -20,6 +22,11 @@ fn averaging(shape: &str) -> Box<dyn Graph> {
 fn walk() -> Box<dyn Walk> {
     let Form::Walk(walk) = form("gossip", "") else { panic!("gossip walks") };
     walk
+}
+
+fn partial() -> Box<dyn Partial> {
+    let Form::Partial(partial) = form("ako", "") else { panic!("ako is partial") };
+    partial
 }
 
 /// How far ahead a seat's peers are.
@@ -142,7 +149,7 @@ fn gossip_is_chance_and_so_some_seats_get_many_visitors_and_some_none() {
 
 #[test]
 fn ako_cuts_as_finely_as_the_links_need() {
-    let Form::Partial(ako) = form("ako", "") else { panic!("ako is partial") };
+    let ako = partial();
     let parts = |megabits: f64| {
         let pace = Pace { bytes_per_second: megabits * 1e6 / 8.0, step_seconds: 0.5 };
         ako.parts(5, 10_000_000, pace)
@@ -250,6 +257,10 @@ impl Walk for Rule {
     fn cache(&self) -> usize {
         1
     }
+
+    fn cost(&self, world: u32, bytes: u64) -> Cost {
+        walk().cost(world, bytes)
+    }
 }
 
 impl Partial for Rule {
@@ -266,6 +277,10 @@ impl Partial for Rule {
         let stride = if self.0 == 1 { 2 } else { 1 };
         let shift = if self.0 == 0 { 0 } else { seat.0 };
         ((u64::from(shift) + stride * (round % u64::from(parts))) % u64::from(parts)) as u32
+    }
+
+    fn cost(&self, world: u32, bytes: u64, parts: u32) -> Cost {
+        partial().cost(world, bytes, parts)
     }
 }
 
@@ -303,4 +318,118 @@ fn broken_rules_for_rounds_are_found_out() {
             assert!(found.contains(law), "expected '{law}', found '{found}'");
         }
     }
+}
+
+type Tilt = fn(Cost) -> Cost;
+
+/// The walk and the partial exchange of the catalogue, at a cost that is not the truth.
+struct Tilted(Tilt);
+
+impl Walk for Tilted {
+    fn next(&self, seat: Seat, world: u32, round: u64, seed: u64) -> Option<Seat> {
+        walk().next(seat, world, round, seed)
+    }
+
+    fn cache(&self) -> usize {
+        1
+    }
+
+    fn cost(&self, world: u32, bytes: u64) -> Cost {
+        self.0(walk().cost(world, bytes))
+    }
+}
+
+impl Partial for Tilted {
+    fn parts(&self, world: u32, bytes: u64, pace: Pace) -> u32 {
+        partial().parts(world, bytes, pace)
+    }
+
+    fn part(&self, seat: Seat, round: u64, parts: u32) -> u32 {
+        partial().part(seat, round, parts)
+    }
+
+    fn cost(&self, world: u32, bytes: u64, parts: u32) -> Cost {
+        self.0(partial().cost(world, bytes, parts))
+    }
+}
+
+#[test]
+fn costs_that_are_not_the_truth_are_found_out() {
+    let untilted = Tilted(|cost| cost);
+    assert_eq!(topology::check_walk(&untilted), Ok(()));
+    assert_eq!(topology::check_partial(&untilted), Ok(()));
+    let Form::Groups(groups) = form("grouped", "group = 3") else { panic!("groups") };
+    let law_of_groups = |groups: &Groups, world, tilt: Tilt| {
+        topology::check_groups_cost(groups, (world, 1000), tilt(groups.cost(world, 1000)))
+    };
+    assert_eq!(law_of_groups(&groups, 7, untilted.0), Ok(()));
+    let cases: [(Tilt, &str); 3] = [
+        (|cost| Cost { rounds: cost.rounds + 1, ..cost }, "rounds"),
+        (|cost| Cost { bytes_sent_max: 1.001 * cost.bytes_sent_max, ..cost }, "a seat sends"),
+        (|cost| Cost { bytes_sent_total: 0.999 * cost.bytes_sent_total, ..cost }, "all send"),
+    ];
+    for (tilt, law) in cases {
+        let found = [
+            topology::check_walk(&Tilted(tilt)).expect_err(law),
+            topology::check_partial(&Tilted(tilt)).expect_err(law),
+            law_of_groups(&groups, 7, tilt).expect_err(law),
+        ];
+        for found in found {
+            assert!(found.contains("cost says") && found.contains(law), "{found}");
+        }
+    }
+}
+
+#[test]
+fn groups_whose_sum_says_a_wrong_cost_are_found_out() {
+    /// A ring that forgets its second walk.
+    struct Forgetful(Box<dyn Topology>);
+
+    impl Topology for Forgetful {
+        fn pattern(&self, seat: Seat, world: u32, chunks: usize) -> Pattern {
+            self.0.pattern(seat, world, chunks)
+        }
+
+        fn cost(&self, world: u32, bytes: u64, chunks: usize) -> Cost {
+            let cost = self.0.cost(world, bytes, chunks);
+            Cost { rounds: cost.rounds / 2, ..cost }
+        }
+
+        fn grain(&self, world: u32) -> usize {
+            self.0.grain(world)
+        }
+    }
+
+    let ring = || form("ring", "").sum().expect("it sums");
+    let sound = Form::Groups(Groups { inner: ring(), size: 3 });
+    assert_eq!(topology::check(&sound), Ok(()));
+    let wrong = Form::Groups(Groups { inner: Box::new(Forgetful(ring())), size: 3 });
+    let found = topology::check(&wrong).expect_err("the wrong cost of a part");
+    assert!(found.contains("cost says 1 rounds, 2 were counted"), "{found}");
+}
+
+#[test]
+fn groups_pay_for_two_sums_inside_and_for_their_owners() {
+    let groups = |inner: &str, group: u32| {
+        let given = format!("inner = '{inner}'\ngroup = {group}");
+        let Form::Groups(groups) = form("grouped", &given) else { panic!("groups") };
+        groups
+    };
+    // Two rings of two: each seat sends its half twice in each of two sums; the first of a group pushes three quarters of
+    // 1000 bytes, and a quarter goes back to the first of the other group; the second seats answer both groups.
+    let cost = groups("ring", 2).cost(4, 1000);
+    assert_eq!((cost.rounds, cost.bytes_sent_max), (2 + 2 + 2, 2000.0 + 750.0 + 250.0));
+    assert_eq!(cost.bytes_sent_total, 2.0 * 3000.0 + 2.0 * (2000.0 + 500.0));
+    // Without groups it is what a star pays.
+    let Form::Sum(star) = form("star", "") else { panic!("a star sums") };
+    for world in 2..=17 {
+        let (alone, star) = (groups("ring", 1).cost(world, 1000), star.cost(world, 1000, 17 * 16));
+        let each = 2.0 * f64::from(world - 1) / f64::from(world) * 1000.0;
+        assert_eq!(alone.rounds, star.rounds);
+        assert!((alone.bytes_sent_max - each).abs() < 1e-9, "world {world}: {alone:?}");
+        assert!((alone.bytes_sent_total - star.bytes_sent_total).abs() < 1e-6, "world {world}");
+    }
+    // A tree's root is with the owners while the total is still on its way down: that trip takes no time of its own.
+    assert_eq!(groups("tree", 2).cost(4, 1000).rounds, 4);
+    assert_eq!(groups("star", 2).cost(4, 1000).rounds, 6);
 }

@@ -2,13 +2,15 @@
 //! what to compare with. Two things may bind, and both are measured in the same run: reading memory that no cache holds,
 //! and arithmetic on what a cache holds. A case is held against the one it comes nearer to.
 //!
-//! A network is held against a second figure, too: each worker steps all weights, and of the sum of gradients it reads at
-//! least as many numbers of the other's as there are weights, and writes as many for it. That no second worker takes off
-//! its shoulders; what is left of the time is arithmetic. The bytes are what must move, not what we move.
+//! A network is held against a second figure, too: each worker steps all weights, and for the sum of gradients it takes
+//! over at least as many numbers that the other has just written as there are weights. That no second worker takes off
+//! its shoulders; what is left of the time is arithmetic. The bytes are what must move, not what we move. How fast a core
+//! takes over what another has written depends on where the two are, so it is measured in the same run.
 
 use super::turns::{Figures, Measured};
 use serde_json::{Value, json};
 use std::hint::black_box;
+use std::sync::{Barrier, RwLock};
 use std::time::Instant;
 
 /// Numbers that no cache holds, each thread.
@@ -18,10 +20,12 @@ const NEAR: usize = 1 << 10;
 /// Weights of a network: with their gradients and velocities more than a core's own caches hold.
 const WEIGHTS: usize = 1 << 19;
 const ROUNDS: usize = 7;
+/// Exchanges that are timed: they are short, and what they take varies.
+const EXCHANGES: usize = 501;
 /// Bytes of a weight's step with momentum: gradient, weight and velocity in, weight and velocity out.
 const STEP_BYTES: f64 = 20.0;
-/// Bytes of a weight's sum over two: a number of the other's in, one for the other out.
-const SUM_BYTES: f64 = 8.0;
+/// Bytes of a weight's sum over two: a number of the other's.
+const SUM_BYTES: f64 = 4.0;
 
 /// What a case moves.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -41,6 +45,8 @@ pub(super) struct Limits {
     arithmetic: [f64; 2],
     /// Bytes a second of steps of an optimiser.
     steps: [f64; 2],
+    /// Bytes a second that each of two threads takes over of what the other has just written.
+    exchange: f64,
 }
 
 /// How much faster two workers of one thread were than one.
@@ -83,6 +89,7 @@ impl Limits {
             bandwidth: rates((FAR * 4) as f64, &read),
             arithmetic: rates((turns * NEAR * 2) as f64, &computed),
             steps: rates(passes as f64 * WEIGHTS as f64 * STEP_BYTES, &stepped),
+            exchange: exchange(),
         }
     }
 
@@ -114,7 +121,7 @@ impl Limits {
         let numbers = one.detail["steps"].as_f64()? * traffic.weights;
         let alone = numbers * STEP_BYTES / self.steps[0];
         // Two threads share what both move a second.
-        let together = numbers * (STEP_BYTES + SUM_BYTES) / (self.steps[1] / 2.0);
+        let together = numbers * (STEP_BYTES / (self.steps[1] / 2.0) + SUM_BYTES / self.exchange);
         let rest = (one.seconds - alone) * self.arithmetic[0] / self.arithmetic[1];
         (numbers > 0.0 && rest > 0.0).then(|| one.seconds / (rest + together))
     }
@@ -124,16 +131,19 @@ impl Limits {
             "bandwidth_bytes_a_second": self.bandwidth,
             "arithmetic_operations_a_second": self.arithmetic,
             "optimiser_bytes_a_second": self.steps,
+            "exchange_bytes_a_second": self.exchange,
         })
     }
 
     pub(super) fn sentence(&self) -> String {
         let both = |of: [f64; 2]| format!("{:.1} and {:.1}", of[0] / 1e9, of[1] / 1e9);
         format!(
-            "One and two threads read {} GB/s, compute {} GFLOP/s and step weights at {} GB/s here.",
+            "One and two threads read {} GB/s, compute {} GFLOP/s and step weights at {} GB/s here; each of two takes over \
+             what the other has written at {:.1} GB/s.",
             both(self.bandwidth),
             both(self.arithmetic),
-            both(self.steps)
+            both(self.steps),
+            self.exchange / 1e9
         )
     }
 }
@@ -185,6 +195,34 @@ fn rates(each: f64, work: &(dyn Fn() + Sync)) -> [f64; 2] {
     [0, 1].map(|at| super::turns::median(rounds.iter().map(|round| round[at]).collect()))
 }
 
+/// How fast each of two threads takes over what the other has just written: the median of many exchanges.
+fn exchange() -> f64 {
+    let written = [0; 2].map(|_| RwLock::new(vec![0.0_f32; WEIGHTS]));
+    let meeting = Barrier::new(2);
+    let seconds = |me: usize| {
+        let mut taken = vec![0.0; WEIGHTS];
+        let once = |round: usize| {
+            written[me].write().expect("nobody panics").fill(round as f32);
+            meeting.wait();
+            let theirs = written[1 - me].read().expect("nobody panics");
+            let start = Instant::now();
+            taken.copy_from_slice(black_box(&theirs));
+            let seconds = start.elapsed().as_secs_f64();
+            black_box(&mut taken);
+            drop(theirs);
+            meeting.wait();
+            seconds
+        };
+        (0..EXCHANGES).map(once).collect::<Vec<f64>>()
+    };
+    let both: Vec<f64> = std::thread::scope(|scope| {
+        let other = scope.spawn(|| seconds(1));
+        let mine = seconds(0);
+        mine.into_iter().chain(other.join().expect("nobody panics")).collect()
+    });
+    (WEIGHTS * 4) as f64 / super::turns::median(both)
+}
+
 /// A step with momentum.
 fn roll(weights: &mut [f32], velocity: &mut [f32], gradient: &[f32]) {
     for ((weight, speed), slope) in weights.iter_mut().zip(velocity).zip(gradient) {
@@ -224,8 +262,12 @@ mod tests {
         Measured { name: "starlings".to_string(), result: Ok(figures) }
     }
 
-    const LIMITS: Limits =
-        Limits { bandwidth: [10e9, 15e9], arithmetic: [5e9, 10e9], steps: [20e9, 40e9] };
+    const LIMITS: Limits = Limits {
+        bandwidth: [10e9, 15e9],
+        arithmetic: [5e9, 10e9],
+        steps: [20e9, 40e9],
+        exchange: 10e9,
+    };
 
     #[test]
     fn what_binds_is_told_by_the_bytes_that_were_read() {
@@ -244,7 +286,7 @@ mod tests {
     #[test]
     fn weights_are_stepped_by_both_and_their_gradients_summed() {
         let ours = [measured(2.0, 1e6), measured(1.25, 1e6)];
-        // 1e7 weights in 100 steps: 20e9 bytes, a second for one; 28e9 at 20e9 a second each of two.
+        // 1e7 weights in 100 steps: 20e9 bytes, a second for one and for each of two; 4e9 are exchanged at 10e9.
         let found = LIMITS.compare("d", &ours, Traffic { row_bytes: 4.0, weights: 1e7 });
         let [plain, weighed] = &found[..] else { panic!("two figures") };
         assert_eq!((plain.allowed, plain.speedup), (2.0, 1.6));

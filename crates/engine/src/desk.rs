@@ -551,7 +551,12 @@ impl Desk {
         let words = self.exchange.sum(words)?;
         let digests: Vec<&[f64]> = words.chunks_exact(width).collect();
         let step = Step(self.walk.steps());
-        match odd_ones(&digests) {
+        let odd = odd_ones(&digests);
+        if odd.as_ref().is_none_or(|odd| !odd.is_empty()) {
+            // Who stops closes its links: all must have the digests first, or the last would only see that.
+            let _ = self.exchange.sum(vec![0.0]);
+        }
+        match odd {
             Some(odd) if odd.is_empty() => Ok(()),
             Some(odd) if odd.contains(&me) => {
                 let what = format!(

@@ -38,10 +38,10 @@ impl Leaving {
     /// What a sum took of the time that is not spent waiting, a byte, in any unit.
     pub(super) fn took(&mut self, a_byte: f64) {
         let at = self.sums % PERIOD;
-        if let Some(trial) = self.trials.get_mut((at / TRIAL) as usize) {
-            if at % TRIAL >= SETTLING {
-                trial.push(a_byte);
-            }
+        if let Some(trial) = self.trials.get_mut((at / TRIAL) as usize)
+            && at % TRIAL >= SETTLING
+        {
+            trial.push(a_byte);
         }
         self.sums += 1;
         if at + 1 == 2 * TRIAL {

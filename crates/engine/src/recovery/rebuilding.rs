@@ -24,6 +24,8 @@ const COUNTS: u8 = 15;
 pub(crate) struct Left {
     /// Seats of that flock.
     pub(super) world: u32,
+    /// How many endings it had had.
+    pub(super) endings: u64,
     /// What its codec had lost.
     pub(super) losses: Losses,
     /// The newest step that may have to be taken again, and what the codec had lost before it.
@@ -35,10 +37,11 @@ pub(crate) struct Left {
 }
 
 impl Left {
-    /// What the codec had lost before a step.
-    pub(super) fn losses_before(&self, step: Step) -> &Losses {
+    /// What the codec had lost before a step. Of an ending that was taken over from another nothing is taken again: this
+    /// worker's part is in it.
+    pub(super) fn losses_before(&self, step: Step, endings: u64) -> &Losses {
         match &self.before {
-            Some((newest, losses)) if *newest == step => losses,
+            Some((newest, losses)) if *newest == step && endings == self.endings => losses,
             _ => &self.losses,
         }
     }
@@ -222,13 +225,15 @@ mod tests {
         let lost = |number: f64| Losses::from([("x".to_string(), Values::F64(vec![number]))]);
         let left = Left {
             world: 2,
+            endings: 3,
             losses: lost(2.0),
             before: Some((Step(7), lost(1.0))),
             shard: None,
             generation: 0,
         };
-        assert_eq!(*left.losses_before(Step(7)), lost(1.0));
-        // Another had the end of that step, and so all that this seat gave: nothing of it is given again.
-        assert_eq!(*left.losses_before(Step(8)), lost(2.0));
+        assert_eq!(*left.losses_before(Step(7), 3), lost(1.0));
+        // Another had the end of that step, or the ending before it, and so all that this seat gave: nothing of it is given again.
+        assert_eq!(*left.losses_before(Step(8), 3), lost(2.0));
+        assert_eq!(*left.losses_before(Step(7), 4), lost(2.0));
     }
 }

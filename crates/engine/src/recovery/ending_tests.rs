@@ -9,6 +9,7 @@ use crate::desk::Finished;
 use crate::job::{Job, Surroundings};
 use crate::launch::place::{Place, lay};
 use crate::net::Net;
+use crate::net::kinds::{EXACT, SUMS};
 use crate::redeal::Loader;
 use crate::stock::Stock;
 use crate::stop::Stop;
@@ -19,10 +20,6 @@ use starlings_transport::Lane;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-
-/// The kind of a blend's sums, and of the barrier after an ending.
-const BLENDS_SUM: u8 = 1;
-const EXACT: u8 = 3;
 
 /// Steps of a job.
 const STEPS: u64 = 8;
@@ -74,7 +71,7 @@ fn nets(frames: u32) -> Vec<Arc<Net>> {
         if from != 0 && is_of(EXACT) && sent.load(Ordering::SeqCst) > 0 {
             had.fetch_add(1, Ordering::SeqCst);
         }
-        if from == 0 && is_of(BLENDS_SUM) && sent.fetch_add(1, Ordering::SeqCst) == frames {
+        if from == 0 && is_of(SUMS) && sent.fetch_add(1, Ordering::SeqCst) == frames {
             let by = Deadline::after(PATIENCE);
             while had.load(Ordering::SeqCst) < frames && !by.passed() {
                 std::thread::yield_now();

@@ -32,6 +32,7 @@ use crate::choices::summing;
 use crate::desk::{Desk, holders};
 use crate::merge::{MergeOptions, Merger};
 use crate::net::Net;
+use crate::net::kinds::STANDINGS;
 use crate::redeal::taken_up;
 use resolve::{Resolution, Standing, resolve};
 use starlings_cluster::deal::Deal;
@@ -40,9 +41,6 @@ use starlings_core::{
 };
 use starlings_plan::Assignment;
 use std::sync::Arc;
-
-/// The kind of the sum in which members say how far they are.
-const STANDINGS: u8 = 8;
 
 /// How a step ends when a member is lost.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -2,15 +2,16 @@
 //! [`owners`](super::owners)), by a sum of bit patterns to which exactly one member adds each number, so that it is exact and
 //! everyone, newcomers too, gets the whole. Workers then go to the step that the rows are of.
 
+use super::Leases;
 use super::owners::{Located, Telling, locate};
 use super::resolve::Resolution;
-use super::{Leases, STANDINGS};
 use crate::choices::summing;
 use crate::desk::Desk;
 use crate::exchange::packet::Losses;
 use crate::exchange::served::Shard;
 use crate::merge::{MergeOptions, Merger};
 use crate::net::Arrival;
+use crate::net::kinds::{OWNERS, REBUILT};
 use crate::walk::Walked;
 use starlings_core::{
     Block, Deadline, Fault, Kind, Model, Result, Seat, Step, Tensor, Update, Values,
@@ -82,7 +83,7 @@ impl Desk {
             numbers[width * net.seat().index()..][..width].copy_from_slice(&telling.write());
         }
         let tree = summing("tree", "")?;
-        let options = MergeOptions::exact(STANDINGS + 2, net, tree, self.job.patience);
+        let options = MergeOptions::exact(OWNERS, net, tree, self.job.patience);
         let told = Merger::new(net.clone(), options)
             .merge(Update { blocks: vec![Block::counts("owners", numbers)] })?;
         let tellings: Vec<Option<Telling>> =
@@ -115,7 +116,7 @@ impl Desk {
         });
         let update = Update { blocks: blocks.collect() };
         let options =
-            MergeOptions::exact(STANDINGS + 3, &self.net, summing("ring", "")?, self.job.patience);
+            MergeOptions::exact(REBUILT, &self.net, summing("ring", "")?, self.job.patience);
         let sum = Merger::new(self.net.clone(), options).merge(update)?;
         let mut model = Model::new();
         for (name, tensor) in self.model.iter() {

@@ -10,12 +10,26 @@ use std::sync::atomic::AtomicBool;
 /// A request to stop that Ctrl-C and SIGTERM make.
 pub(crate) fn stop() -> Result<Stop> {
     let asked = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM] {
+    listen(&[SIGINT, SIGTERM], &asked)?;
+    Ok(Stop::from_flag(asked))
+}
+
+/// The same in a process that a launcher has started. Ctrl-C in a terminal reaches the launcher and all that it has started: it
+/// is the launcher that stops the job, or workers would leave one by one before it can. A second one ends all at once.
+pub(crate) fn stop_by_launcher() -> Result<Stop> {
+    let asked = Arc::new(AtomicBool::new(false));
+    listen(&[SIGTERM], &asked)?;
+    listen(&[SIGINT], &Arc::new(AtomicBool::new(false)))?;
+    Ok(Stop::from_flag(asked))
+}
+
+fn listen(signals: &[i32], asked: &Arc<AtomicBool>) -> Result<()> {
+    for &signal in signals {
         // In this order: the first signal finds the flag unset and sets it, the second finds it set.
         flag::register_conditional_default(signal, asked.clone()).map_err(refused)?;
         flag::register(signal, asked.clone()).map_err(refused)?;
     }
-    Ok(Stop::from_flag(asked))
+    Ok(())
 }
 
 /// Lets writes beyond the file-size limit fail instead of killing the process.

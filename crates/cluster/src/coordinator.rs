@@ -229,7 +229,8 @@ struct Desk {
     connections: BTreeMap<u64, Control>,
     submitter: Option<u64>,
     job: Option<(String, Wish, Option<Bytes>)>,
-    faults: Vec<FaultReport>,
+    /// The newest loss. Those before it were survived.
+    loss: Option<FaultReport>,
     hints: BTreeMap<String, String>,
     /// Survivors that were told of the end and have not yet said what they saw.
     awaited: BTreeSet<u64>,
@@ -267,7 +268,7 @@ impl Desk {
             connections: BTreeMap::new(),
             submitter: None,
             job: None,
-            faults: Vec::new(),
+            loss: None,
             hints: BTreeMap::new(),
             awaited: BTreeSet::new(),
             verdict: None,
@@ -540,7 +541,7 @@ impl Desk {
                     }
                     Verdict::Abort { reason } => {
                         self.awaited.insert(member.0);
-                        ToWorker::Abort { message: reason, fault: self.faults.first().cloned() }
+                        self.last_words(reason)
                     }
                 };
                 self.tell_worker(member.0, message);
@@ -548,12 +549,11 @@ impl Desk {
             Command::Forget { member } => self.forget(member.0),
             Command::Fault(report) => {
                 self.tell_event(&Event::Fault(report.clone()));
-                self.faults.push(report);
+                self.loss = Some(report);
             }
             Command::Complete { stopped } => self.complete(stopped),
             Command::Abort { blame, reason } => {
-                let (message, fault) = (reason.clone(), self.faults.first().cloned());
-                self.last_word = Some(ToWorker::Abort { message, fault });
+                self.last_word = Some(self.last_words(reason.clone()));
                 let mut fault = Fault::new(blame, reason.clone());
                 if let Some(hint) = self.hints.get(&reason) {
                     fault = fault.hint(hint.clone());
@@ -561,6 +561,13 @@ impl Desk {
                 self.verdict = Some((fault, Deadline::after_ms(LAST_WORDS_MS)));
             }
         }
+    }
+
+    /// What a member is told of a job that is over without success: why, and whose loss that was. A loss that the others survived
+    /// is not why.
+    fn last_words(&self, message: String) -> ToWorker {
+        let fault = self.loss.as_ref().filter(|loss| loss.message == message).cloned();
+        ToWorker::Abort { message, fault }
     }
 
     fn complete(&mut self, stopped: Option<String>) {
@@ -687,5 +694,35 @@ fn standing(standing: &Standing) -> &'static str {
         Standing::Finished => "finished",
         Standing::Departed => "departed",
         Standing::Dead => "dead",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn loss(rank: u32) -> FaultReport {
+        let message = format!("rank {rank} was lost");
+        let (host, phase) = (Some("h".to_string()), "the merge".to_string());
+        let (rank, step, seen_by) = (Some(Seat(rank)), None, None);
+        FaultReport { rank, host, phase, step, seen_by, message }
+    }
+
+    /// What members hear whose job ends like this, after two losses.
+    fn heard(reason: &str) -> Option<FaultReport> {
+        let mut desk = Desk::new(Ticket::random().unwrap(), None, Options::default());
+        [1, 2].into_iter().for_each(|rank| desk.obey(Command::Fault(loss(rank))));
+        desk.obey(Command::Abort { blame: Blame::Peer(None), reason: reason.to_string() });
+        match desk.last_word {
+            Some(ToWorker::Abort { message, fault }) if message == reason => fault,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_job_that_a_loss_ends_names_that_loss_and_none_that_was_survived() {
+        assert_eq!(heard("rank 2 was lost"), Some(loss(2)));
+        assert_eq!(heard("1 workers are left, 2 are needed, and nobody came within 30 s"), None);
+        assert_eq!(heard("stopped, as asked: not all workers ended within 30 s"), None);
     }
 }

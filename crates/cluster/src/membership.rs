@@ -661,6 +661,9 @@ impl Membership {
     }
 
     fn stop(&mut self, now: u64, blame: Blame, reason: String, out: &mut Vec<Command>) {
+        if self.is_stopped_by_last(blame, &reason) {
+            return;
+        }
         match &mut self.stage {
             Stage::Running(run) if run.stop.is_none() && blame == Blame::Interrupted => {
                 run.stop = Some((reason, now.saturating_add(self.options.stop_ms)));

@@ -99,7 +99,7 @@ impl Bench {
         told.collect()
     }
 
-    fn aborted(&self) -> Option<(Blame, &str)> {
+    pub(super) fn aborted(&self) -> Option<(Blame, &str)> {
         self.out.iter().find_map(|command| match command {
             Command::Abort { blame, reason } => Some((*blame, reason.as_str())),
             _ => None,

@@ -9,6 +9,7 @@ use crate::launch::threads::nets;
 use crate::merge::{MergeOptions, Merger};
 use crate::neighbours::Neighbours;
 use crate::net::Net;
+use crate::net::kinds;
 use crate::node::Order;
 use serde::{Deserialize, Serialize};
 use starlings_cluster::membership::Wish;
@@ -202,7 +203,7 @@ impl AllReduce {
     /// One worker's part: sums, checks the sum, and gives the seconds of each timed one.
     pub(crate) fn run(&self, net: &Arc<Net>, neighbours: &Neighbours) -> Result<Measured> {
         let topology = summing(&self.topology, "")?;
-        let options = MergeOptions::exact(1, net, topology, PATIENCE);
+        let options = MergeOptions::exact(kinds::SUMS, net, topology, PATIENCE);
         let shared = match self.transport.as_deref() {
             None | Some("shared") => neighbours.sum(options.kind, &options.group),
             Some(_) => None,
@@ -221,7 +222,7 @@ impl AllReduce {
         let (count, mine, expected) = self.numbers(net);
         let (mut seconds, mut room) = (Vec::new(), Update::default());
         let mut update = update(contributing(|| vec![mine; count]));
-        let words = MergeOptions::exact(2, net, summing(&self.topology, "")?, PATIENCE);
+        let words = MergeOptions::exact(kinds::WORLD, net, summing(&self.topology, "")?, PATIENCE);
         let near = transport.as_ref().and_then(|_| neighbours.sum(words.kind, &words.group));
         let mut words = Merger::new(net.clone(), words).through(near);
         for round in 0..self.repeats + WARM_UP {
@@ -250,7 +251,8 @@ impl AllReduce {
 
     /// Sums of f64, plain or by the reproducible fold, which agrees on exponents first.
     fn run_double(&self, net: &Arc<Net>, merger: &mut Merger) -> Result<Vec<f64>> {
-        let options = MergeOptions::exact(7, net, summing(&self.topology, "")?, PATIENCE);
+        let options =
+            MergeOptions::exact(kinds::PEAKS, net, summing(&self.topology, "")?, PATIENCE);
         let mut peaks = Merger::new(net.clone(), options);
         let (world, mine) = (net.world(), f64::from(net.seat().0 + 1));
         let expected = f64::from(world) * (f64::from(world) + 1.0) / 2.0;

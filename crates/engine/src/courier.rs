@@ -8,6 +8,7 @@
 //! while others are folded: once a topology has handed it on, only what comes back for it changes it.
 
 use crate::exchange::scheduled::{Command, Event, Scheduled};
+use crate::net::kinds::{BUCKETS, WAKE};
 use crate::net::{Arrival, Net};
 use crate::trace::{Tracer, microseconds};
 use starlings_codec::Codec;
@@ -27,10 +28,6 @@ const BUCKET_BYTES: usize = 256 << 10;
 /// Buckets that may wait either way: more than a step has, so that nobody waits with something to do.
 const QUEUE: usize = 4096;
 
-/// The kind of its frames on the exchange lane.
-const KIND: u8 = 4;
-/// The kind of a message to itself: there is something new to do.
-const WAKE: u8 = 11;
 /// The tag's highest bit says that a chunk is the total.
 const TOTAL: u32 = 1 << 31;
 
@@ -268,7 +265,7 @@ impl Round {
         inbox: &Receiver<Post>,
         results: &SyncSender<Result<(u64, Update)>>,
     ) -> Result<()> {
-        let mine = |arrival: &Arrival| matches!(arrival.header.kind, KIND | WAKE);
+        let mine = |arrival: &Arrival| matches!(arrival.header.kind, BUCKETS | WAKE);
         loop {
             let mut commands = Vec::new();
             while let Ok(post) = inbox.try_recv() {
@@ -285,7 +282,7 @@ impl Round {
                 false => self.route.net.try_next(Lane::Exchange, mine)?,
             };
             match arrival {
-                Some(arrival) if arrival.header.kind == KIND => {
+                Some(arrival) if arrival.header.kind == BUCKETS => {
                     self.frame(arrival, results)?;
                 }
                 Some(_) => {}
@@ -384,7 +381,7 @@ impl Round {
         };
         let Some(sum) = self.active.get(&bucket) else { return Ok(()) };
         let tag = chunk as u32 | if total { TOTAL } else { 0 };
-        let header = Header { lane: Lane::Exchange, kind: KIND, step: Step(bucket), tag };
+        let header = Header { lane: Lane::Exchange, kind: BUCKETS, step: Step(bucket), tag };
         let began = if self.route.tracer.is_on() { microseconds() } else { 0 };
         let bytes = sum.machine.payload(chunk, &mut self.scratch);
         let by = Deadline::after(self.route.patience);

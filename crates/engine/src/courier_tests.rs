@@ -162,7 +162,7 @@ fn on_a_slow_link_the_younger_bucket_of_a_step_leaves_first() {
     let (knocks, opens) = (knocked.clone(), door.clone());
     // Whatever seat 0 sends waits at the door.
     let seats = perches_that(2, move |seat, header| {
-        if seat == 0 && header.kind == KIND {
+        if seat == 0 && header.kind == BUCKETS {
             knocks.open();
             opens.pass();
         }
@@ -193,13 +193,13 @@ fn on_a_slow_link_the_younger_bucket_of_a_step_leaves_first() {
     assert!(sums[0] == truth && sums[1] == truth);
     let log = seats[0].log.lock().unwrap();
     let buckets: Vec<u64> =
-        log.iter().filter(|(_, h)| h.kind == KIND).map(|(_, h)| h.step.0).collect();
+        log.iter().filter(|(_, h)| h.kind == BUCKETS).map(|(_, h)| h.step.0).collect();
     let young = buckets.iter().position(|bucket| *bucket == 1).unwrap();
     assert_eq!(buckets[0], 0, "the old one was on its way");
     assert_eq!(young, 1, "and made way: {buckets:?}");
     let contributions = |bucket: u64| {
         let mine = move |(_, header): &&(Seat, Header)| {
-            header.kind == KIND && header.step.0 == bucket && header.tag & TOTAL == 0
+            header.kind == BUCKETS && header.step.0 == bucket && header.tag & TOTAL == 0
         };
         log.iter().rposition(|entry| mine(&entry)).unwrap()
     };
@@ -312,7 +312,7 @@ fn the_trace_of_a_network_shows_gradients_travelling_while_others_are_computed()
     let asked = marks.clone();
     // The link is so slow that the first frame of a seat is not through before its computation is.
     let seats = perches_that(2, move |seat, header| {
-        if (header.lane, header.kind) == (Lane::Exchange, KIND) {
+        if (header.lane, header.kind) == (Lane::Exchange, BUCKETS) {
             let [begun, computed] = &asked[seat as usize];
             begun.reach();
             computed.wait();

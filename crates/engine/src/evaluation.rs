@@ -7,6 +7,7 @@ use crate::choices::{shuffle, summing};
 use crate::launch::threads::nets;
 use crate::merge::{MergeOptions, Merger};
 use crate::net::Net;
+use crate::net::kinds::{EXAM_PARTS, EXAM_SUMS};
 use starlings_core::{Block, Deadline, Fault, Model, Panel, Result, Step, Update};
 use starlings_data::{
     Batch, DataSpec, Dealer, Encoding, Holding, Intake, Schema, Share, Table, Target, piece_rows,
@@ -17,10 +18,6 @@ use starlings_learn::{Cells, Learner, Memory, Moment, NoWires, Outbox, Place, Ta
 use starlings_topology::Shuffle;
 use std::sync::Arc;
 use std::time::Duration;
-
-/// The kinds of its sums and of its shuffles on the exchange lane.
-const SUMS: u8 = 15;
-const PARTS: u8 = 16;
 
 /// A model and the rows that it is to be measured on. The rows are read, answered and forgotten piece by piece.
 pub struct Exam<'a> {
@@ -235,7 +232,7 @@ struct Colleagues {
 
 impl Colleagues {
     fn new(net: &Arc<Net>, patience: Duration) -> Result<Colleagues> {
-        let options = MergeOptions::exact(SUMS, net, summing("ring", "")?, patience);
+        let options = MergeOptions::exact(EXAM_SUMS, net, summing("ring", "")?, patience);
         let merger = Merger::new(net.clone(), options);
         Ok(Colleagues { net: net.clone(), merger, shuffle: shuffle()?, shuffles: 0, patience })
     }
@@ -258,7 +255,7 @@ impl Company for Colleagues {
         let step = Step(self.shuffles);
         self.shuffles += 1;
         let by = Deadline::after(self.patience);
-        all_to_all(&self.net, &*self.shuffle, parts, (PARTS, step), by)
+        all_to_all(&self.net, &*self.shuffle, parts, (EXAM_PARTS, step), by)
     }
 }
 

@@ -10,6 +10,7 @@ use crate::exchange::packet::Losses;
 use crate::member::{JoinOptions, Member};
 use crate::merge::{MergeOptions, Merger};
 use crate::net::Net;
+use crate::net::kinds;
 use crate::node::Order;
 use crate::recovery::Regroup;
 use crate::rules::Rule;
@@ -36,9 +37,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use surviving::{Offer, Progress};
-
-/// The kind of a shuffle's messages on the exchange lane.
-const SHUFFLE: u8 = 13;
 
 /// How sums are made.
 #[derive(Clone)]
@@ -100,10 +98,10 @@ const MEMBERS: &str = "starlings.members";
 
 /// What sums over a net.
 fn mergers(net: &Arc<Net>, options: &FlockOptions) -> (Merger, Merger) {
-    let exact = MergeOptions::exact(2, net, options.topology.clone(), options.patience);
+    let exact = MergeOptions::exact(kinds::WORLD, net, options.topology.clone(), options.patience);
     let carriage = options.carriage.clone();
     let shapes = Arc::new(options.shapes.clone());
-    let lossy = MergeOptions { kind: 1, carriage, shapes, ..exact.clone() };
+    let lossy = MergeOptions { kind: kinds::SUMS, carriage, shapes, ..exact.clone() };
     let merger = |options: MergeOptions| {
         let shared = net.shared_sum(options.kind, &options.group);
         Merger::new(net.clone(), options).through(shared)
@@ -271,7 +269,7 @@ impl Flock {
         let step = Step(self.shuffles);
         self.shuffles += 1;
         let by = Deadline::after(self.options.patience);
-        all_to_all(&self.net, &*self.shuffle, parts, (SHUFFLE, step), by)
+        all_to_all(&self.net, &*self.shuffle, parts, (kinds::SHUFFLED, step), by)
     }
 
     /// Opens the flock's table: `rows` × `width` zeros that live at owners. All members open it alike, once;

@@ -296,7 +296,7 @@ impl Keeper {
             inner.store.withdraw_after(good, &inner.post.fingerprint);
         }
         fault.hint(format!(
-            "{advice}{} is the last good checkpoint: --resume goes on from it, also with another learning rate, schedule or clip_norm",
+            "{advice}{} is the last good checkpoint, and later ones, of weights that had gone astray, were removed: --resume goes on from it, also with another learning rate, schedule or clip_norm",
             inner.store.folder(good).display()
         ))
     }

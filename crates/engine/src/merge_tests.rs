@@ -5,6 +5,7 @@ use super::*;
 use crate::bridge::adder::{PATIENCE, Perch, perches, perches_that, run_all};
 use crate::choices::{codec, summing};
 use crate::neighbours::Neighbours;
+use crate::net::kinds::PROBE;
 use starlings_codec::CODECS;
 use starlings_core::Rng;
 use starlings_transport::HEADER_BYTES;
@@ -345,7 +346,7 @@ fn what_links_carry_is_measured_once_and_known_to_all_alike() {
     // Seat 1 takes 40 ms for a probe of 64 KiB: some 1.6 MB a second, of which 2^21 is the nearest power of two at most.
     for world in [2, 3, 4] {
         let seats = perches_that(world, |from, header| {
-            if from == 1 && header.kind == 11 {
+            if from == 1 && header.kind == PROBE {
                 std::thread::sleep(Duration::from_millis(40));
             }
         });
@@ -368,7 +369,7 @@ fn what_links_carry_is_measured_once_and_known_to_all_alike() {
             assert_eq!(after("v", 10), None, "what is small is not worth a probe");
             let known = after("w", 10_000);
             assert_eq!(after("w", 10_000), known);
-            assert_eq!(perch.sent(Lane::Exchange, 11), 1, "one probe");
+            assert_eq!(perch.sent(Lane::Exchange, PROBE), 1, "one probe");
             known
         });
         assert!(known.iter().all(|&it| it == known[0]), "{known:?}");

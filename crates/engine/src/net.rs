@@ -3,6 +3,7 @@
 //! waits, a thread stands by, so that no peer is ever held up by ours being busy. Losses and aborts wake
 //! every waiting call at once.
 
+pub(crate) mod kinds;
 mod parts;
 mod pulse;
 mod reading;

@@ -1,13 +1,11 @@
 //! What a link carries, measured: a message travels around a circle of seats that have met before, so that nobody's time holds
 //! a wait for somebody who was still computing. Whoever asks agrees on the slowest of all seats' times.
 
+use crate::net::kinds::PROBE;
 use crate::net::{Arrival, Net};
 use starlings_core::{Deadline, Fault, Result, Seat, Step};
 use starlings_transport::{Header, Lane};
 use std::time::Instant;
-
-/// Distinguishes probes from other messages on the lane.
-const KIND: u8 = 11;
 
 /// Bytes of a probe: enough that a link's delay does not hide its bandwidth, and on a slow one no more than a second.
 pub(crate) const PROBE_BYTES: usize = 64 << 10;
@@ -21,7 +19,7 @@ pub(crate) fn probe(net: &Net, group: &[Seat], tag: u32, by: Deadline) -> Result
     let me = group.iter().position(|&seat| seat == net.seat());
     let (Some(me), true) = (me, group.len() > 1) else { return Ok(1) };
     let [to, from] = [1, group.len() - 1].map(|ahead| group[(me + ahead) % group.len()]);
-    let header = Header { lane: Lane::Exchange, kind: KIND, step: Step(0), tag };
+    let header = Header { lane: Lane::Exchange, kind: PROBE, step: Step(0), tag };
     let begun = now();
     net.send(to, header, &vec![0; PROBE_BYTES], by)?;
     let is_here = |arrival: &Arrival| arrival.from == from && arrival.header == header;
@@ -70,7 +68,7 @@ mod tests {
     fn a_slow_link_shows() {
         // Seat 1 takes 20 ms to send a probe.
         let seats = perches_that(3, |from, header| {
-            if from == 1 && header.kind == KIND {
+            if from == 1 && header.kind == PROBE {
                 std::thread::sleep(Duration::from_millis(20));
             }
         });

@@ -4,12 +4,11 @@
 use crate::all_to_all::all_to_all;
 use crate::choices;
 use crate::net::Net;
+use crate::net::kinds::SHUFFLED;
 use starlings_core::{Deadline, Fault, Result, Seat, Step};
 use starlings_data::{DataSpec, Holding, Loose, Room, Survey, load_share};
 use std::collections::BTreeSet;
 
-/// The kind of these messages on the exchange lane.
-const ROWS: u8 = 13;
 /// Rows that go from one worker to another at a time: bounded, so that no message is.
 const ROWS_MAX: usize = 1 << 16;
 
@@ -32,7 +31,7 @@ pub(crate) fn gather(
     let longest = routes.iter().map(Vec::len).max().unwrap_or(0).div_ceil(ROWS_MAX) as u64;
     let by = Deadline::after(patience);
     let counts = vec![longest.to_le_bytes().to_vec(); world as usize];
-    let counts = all_to_all(net, &*shuffle, counts, (ROWS, Step(0)), by)?;
+    let counts = all_to_all(net, &*shuffle, counts, (SHUFFLED, Step(0)), by)?;
     let mut rounds = 0;
     for count in counts {
         let count: [u8; 8] = count
@@ -48,7 +47,7 @@ pub(crate) fn gather(
         };
         let by = Deadline::after(patience);
         let parts = routes.iter().map(part).collect();
-        parcels.extend(all_to_all(net, &*shuffle, parts, (ROWS, Step(1 + round)), by)?);
+        parcels.extend(all_to_all(net, &*shuffle, parts, (SHUFFLED, Step(1 + round)), by)?);
     }
     drop(share);
     let keep = (0..shards).filter(|shard| seats[*shard as usize] == me.0);

@@ -13,6 +13,7 @@ pub struct Walk {
     samples: u64,
     iterations: Option<u64>,
     over: bool,
+    endings: u64,
 }
 
 /// How far a walk has come.
@@ -22,6 +23,7 @@ pub struct Walked {
     samples: u64,
     iterations: Option<u64>,
     over: bool,
+    endings: u64,
 }
 
 impl Walked {
@@ -36,7 +38,8 @@ impl Walk {
     /// A walk that begins at `start`. `steps_a_pass` is 1 for learners that pass over all rows.
     #[must_use]
     pub fn new(start: Step, steps_max: Option<u64>, steps_a_pass: u64) -> Walk {
-        Walk { next: start.0, steps_max, steps_a_pass, samples: 0, iterations: None, over: false }
+        let (samples, iterations, over, endings) = (0, None, false, 0);
+        Walk { next: start.0, steps_max, steps_a_pass, samples, iterations, over, endings }
     }
 
     /// The step to take now, if there is one.
@@ -73,8 +76,8 @@ impl Walk {
     /// What a worker must know to go on from here.
     #[must_use]
     pub fn so_far(&self) -> Walked {
-        let Walk { next, samples, iterations, over, .. } = *self;
-        Walked { next, samples, iterations, over }
+        let Walk { next, samples, iterations, over, endings, .. } = *self;
+        Walked { next, samples, iterations, over, endings }
     }
 
     /// Goes on from where another worker is.
@@ -84,6 +87,7 @@ impl Walk {
             samples: self.samples,
             iterations: self.iterations,
             over: self.over,
+            endings: self.endings,
         } = walked;
     }
 
@@ -102,6 +106,18 @@ impl Walk {
     #[must_use]
     pub fn steps(&self) -> u64 {
         self.next
+    }
+
+    /// An exchange has ended so many times at the steps that are done: each time the model has become another one.
+    pub fn ended(&mut self, times: u64) {
+        self.endings += times;
+    }
+
+    /// How often exchanges have ended since this run began. Of two who have done equally many steps, the one with more of
+    /// them has the later model.
+    #[must_use]
+    pub fn endings(&self) -> u64 {
+        self.endings
     }
 
     /// Rows used by all workers since this run began.

@@ -59,7 +59,7 @@ pub fn launch_with(
 pub fn serve_if_worker() -> Result<bool> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    let ["worker", "--quiet", "--join", address, "--ticket", ticket] = words[..] else {
+    let ["worker", "--launched", "--join", address, "--ticket", ticket] = words[..] else {
         return Ok(false);
     };
     let options = JoinOptions {

@@ -160,7 +160,7 @@ fn callers_are_refused_with_the_reason() {
         (Hello { token: Token::from_bytes([8; 32]), ..hello() }, "refused the token"),
         (Hello { job: JobId(78), ..hello() }, "another job"),
         (Hello { epoch: Epoch(4), ..hello() }, "epoch 4 has ended"),
-        (Hello { version: PROTOCOL_VERSION + 1, ..hello() }, "this is protocol 5"),
+        (Hello { version: PROTOCOL_VERSION + 1, ..hello() }, "this is protocol 6"),
         (Hello { version: 0, ..hello() }, "this is protocol 0"),
     ];
     for (bad, reason) in cases {

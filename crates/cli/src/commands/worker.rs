@@ -32,32 +32,36 @@ pub(crate) struct Arguments {
     /// Say nothing unless something fails
     #[arg(long)]
     quiet: bool,
+    /// Started by a launcher, which tells its user what happens and its workers when to stop
+    #[arg(long, hide = true)]
+    launched: bool,
 }
 
 impl Arguments {
     pub(super) fn quiet(&self) -> bool {
-        self.quiet
+        self.quiet || self.launched
     }
 }
 
 pub(super) fn run(arguments: Arguments) -> Result<()> {
+    let is_quiet = arguments.quiet();
     let options = JoinOptions {
         coordinator: resolve(&arguments.join)?,
         ticket: Ticket::load(&arguments.ticket)?,
         host: arguments.host.unwrap_or_else(host_name),
-        stop: signals::stop()?,
+        stop: if arguments.launched { signals::stop_by_launcher() } else { signals::stop() }?,
         patience: Duration::from_secs(arguments.patience),
         ticket_path: Some(arguments.ticket.clone()),
     };
-    if !arguments.quiet {
+    if !is_quiet {
         complain(&format!("joining {} as {}", options.coordinator, options.host));
     }
     starlings::serve_and_tell(&options, &|fault| {
-        if !arguments.quiet {
+        if !is_quiet {
             complain(&format!("{fault}; joining again"));
         }
     })?;
-    if !arguments.quiet {
+    if !is_quiet {
         complain("the job is done");
     }
     Ok(())

@@ -1,7 +1,7 @@
 //! Ctrl-C and SIGTERM: the step in progress ends, a checkpoint is written if wanted, nothing is half-written,
 //! and the way to go on is shown.
 
-use crate::program::{Ended, Running, nothing_is_half_written, starlings};
+use crate::program::{Ended, Running, nothing_is_half_written, signal, starlings};
 use std::path::Path;
 use tempfile::tempdir;
 
@@ -47,6 +47,27 @@ fn a_stopped_job_names_its_checkpoint_and_goes_on_from_it() {
         let undisturbed = starlings(other.path(), &shorter).report();
         assert_eq!(resumed["digest"], undisturbed["digest"], "{launcher}");
     }
+}
+
+/// Ctrl-C in a terminal reaches all of its processes, and the workers perhaps first: it is for whoever started them to stop the
+/// job, or they would leave one by one.
+#[test]
+fn a_job_whose_workers_hear_ctrl_c_too_is_stopped_once() {
+    let folder = tempdir().unwrap();
+    std::fs::write(folder.path().join("job.toml"), format!("{ENDLESS}{KEPT}")).unwrap();
+    let words = ["train", "job.toml", "--json", "--launcher", "processes"];
+    let mut running = Running::start(folder.path(), &words);
+    let workers: Vec<u64> =
+        (0..2).map(|_| running.event("worker")["pid"].as_u64().unwrap()).collect();
+    running.event("step");
+    workers.iter().for_each(|&worker| signal(worker, "INT"));
+    (0..20).for_each(|_| drop(running.event("step")));
+    running.signal("INT");
+    let ended = running.end();
+    ended.failed(130, &["stopped, as asked", "kept", "--resume"]);
+    assert_eq!(ended.err.matches("asked").count(), 1, "{}", ended.err);
+    let told = ended.events();
+    assert!(told.iter().all(|it| it["event"] != "fault" && it["event"] != "regrouped"), "{told:?}");
 }
 
 #[test]

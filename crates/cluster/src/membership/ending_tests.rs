@@ -46,3 +46,22 @@ fn the_last_who_has_the_model_stays_until_a_newcomer_has_it() {
     assert_eq!(bench.told(|it| *it == Verdict::Released), [10]);
     assert_eq!(lineup(&bench), [20]);
 }
+
+/// Ctrl-C in a terminal reaches whoever submitted the job and its workers, in any order.
+#[test]
+fn a_job_whose_last_worker_must_go_too_ends_politely_and_says_so_once() {
+    let stop = || Event::Stop { blame: Blame::Interrupted, reason: "stopped, as asked".into() };
+    let leave = || Event::Leave { member: id(10) };
+    for asked in [[stop(), leave()], [leave(), stop()]] {
+        let mut bench = surviving(1);
+        asked.into_iter().for_each(|event| bench.on(event));
+        assert_eq!(bench.told(|it| *it == Verdict::Stop), [10]);
+        bench.on(Event::Finished { member: id(10), epoch: Epoch(0), holds: false });
+        let stopped = Some("stopped, as asked".to_string());
+        assert_eq!(bench.out.last(), Some(&Command::Complete { stopped }));
+    }
+    // Whoever asks twice does not want to wait.
+    let mut bench = surviving(1);
+    [leave(), stop(), stop()].into_iter().for_each(|event| bench.on(event));
+    assert!(bench.aborted().is_some());
+}

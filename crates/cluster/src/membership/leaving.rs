@@ -57,10 +57,26 @@ impl Membership {
             }
             return;
         }
+        // All have been asked to end: so does this one.
+        if alone && run.stop.is_some() {
+            return;
+        }
         if alone {
             return self.stop(now, Blame::Interrupted, LAST_LEAVES.to_string(), out);
         }
         self.release(now, member, out);
+    }
+
+    /// Whether a job that somebody asks to stop for the first time ends already, because its last worker must go: Ctrl-C in a
+    /// terminal reaches workers, too, and theirs may be heard first.
+    pub(super) fn is_stopped_by_last(&mut self, blame: Blame, reason: &str) -> bool {
+        let Stage::Running(run) = &mut self.stage else { return false };
+        let why = run.stop.as_mut().map(|(why, _)| why);
+        let Some(why) = why.filter(|it| *it == LAST_LEAVES && blame == Blame::Interrupted) else {
+            return false;
+        };
+        *why = reason.to_string();
+        true
     }
 
     /// The others go on without a member that must go.

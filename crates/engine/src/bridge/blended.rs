@@ -27,6 +27,8 @@ pub struct Blended {
     parting: bool,
     /// Whether all have agreed that the next sum is plain, for someone is about to leave.
     plainly: bool,
+    /// How often all have become one model at an ending.
+    endings: u64,
     /// The step whose exchange is in progress, and what the codec had lost before it.
     before: Option<(Step, Losses)>,
     /// Where replicas count by their rows: this worker's rows and all workers' since the last exchange of all deltas.
@@ -53,6 +55,7 @@ impl Blended {
             agreed,
             parting: false,
             plainly: false,
+            endings: 0,
             before: None,
             rows: None,
         }
@@ -215,7 +218,13 @@ impl Exchange for Blended {
     fn cut(&mut self, step: Step, model: &mut Model) -> Result<Step> {
         let at = self.at(step.0, true);
         self.exchange(step, &at, model)?;
+        // Counted at once: whoever is lost now, this seat has the ending and others may not.
+        self.endings += 1;
         self.sum(vec![]).map(|_| step)
+    }
+
+    fn endings(&self) -> u64 {
+        self.endings
     }
 
     fn sum(&mut self, numbers: Vec<f64>) -> Result<Vec<f64>> {

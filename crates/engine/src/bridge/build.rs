@@ -15,6 +15,7 @@ use crate::exchange::served::{Office, Shard};
 use crate::job::{Deal, Fold, Job};
 use crate::merge::{MergeOptions, Merger, near};
 use crate::net::Net;
+use crate::net::kinds;
 use crate::rules::Learned;
 use crate::serve::{self, Client, Ledger, Service};
 use crate::shared_sum::SharedSum;
@@ -106,7 +107,8 @@ impl Plans<'_> {
                 alone(Box::new(PartialExchange::new(learner, options, net.clone(), exact)))
             }
             Layout::Sum | Layout::Groups(_) if matches!(&*choices.blend, Blending::Local(_)) => {
-                let mergers = [self.merger(1, self.assignment.group.clone()), self.exact()];
+                let mergers =
+                    [self.merger(kinds::SUMS, self.assignment.group.clone()), self.exact()];
                 let by_rows = self.job.deal == Deal::Speed;
                 let blended = Blended::new(learner, choices.blend.clone(), mergers);
                 alone(Box::new(blended.by_rows(by_rows).in_circles(self.circles())))
@@ -192,16 +194,17 @@ impl Plans<'_> {
     }
 
     fn exact(&self) -> Merger {
-        self.exact_among(3, self.everyone())
+        self.exact_among(kinds::EXACT, self.everyone())
     }
 
     fn replicated(&self) -> Result<Replicated> {
         let group = self.assignment.group.clone();
         let everyone = group.len() as u32 == self.net.world();
-        let world = (!everyone).then(|| self.exact_among(2, self.everyone()));
+        let world = (!everyone).then(|| self.exact_among(kinds::WORLD, self.everyone()));
         let reproducible = self.job.fold == Fold::Reproducible;
         let peaks = reproducible.then(|| self.peaks()).transpose()?;
-        let mergers = Mergers { group: self.merger(1, group), world, exact: self.exact(), peaks };
+        let mergers =
+            Mergers { group: self.merger(kinds::SUMS, group), world, exact: self.exact(), peaks };
         let streams = if reproducible { Streams::Nothing } else { self.streams() };
         let in_buckets = matches!(streams, Streams::Memory);
         let courier = match streams {
@@ -216,7 +219,7 @@ impl Plans<'_> {
     /// Exponents spread by themselves, whatever sums the numbers: they are few.
     fn peaks(&self) -> Result<(Merger, u32)> {
         let (net, patience) = (self.net, self.job.patience);
-        let options = MergeOptions::exact(7, net, summing("tree", "")?, patience);
+        let options = MergeOptions::exact(kinds::PEAKS, net, summing("tree", "")?, patience);
         // A worker without a shard contributes zeros of its own.
         let shards = self.job.shards.max(self.net.world());
         Ok((Merger::new(net.clone(), options), shards))
@@ -317,8 +320,11 @@ impl Plans<'_> {
         let (thread, ledger) = self.serve(&service, firsts)?;
         let client = (seat == first).then(|| Client::new(self.net.clone(), service, self.job.seed));
         // What leaves the group is encoded by the codec; inside, contributions are summed as they are.
-        let mergers =
-            [self.exact_among(5, group.clone()), self.exact_among(6, group), self.exact()];
+        let mergers = [
+            self.exact_among(kinds::GROUP, group.clone()),
+            self.exact_among(kinds::WITHIN, group),
+            self.exact(),
+        ];
         let grouped = Grouped::new(client, mergers, habits, self.net.clone());
         Ok(Built { exchange: Box::new(grouped), server: Some(thread), ledger })
     }

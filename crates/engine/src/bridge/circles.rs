@@ -4,11 +4,9 @@
 
 use crate::merge::{MergeOptions, Merger};
 use crate::net::Net;
+use crate::net::kinds::CIRCLES;
 use starlings_core::{Result, Seat, Update};
 use std::sync::Arc;
-
-/// The kind of a circle's sums. No seat is in two circles at once.
-pub(super) const KIND: u8 = 18;
 
 /// The circles of one seat. They sum over links, also within a host: shared memory is laid out for groups that stay.
 pub struct Circles {
@@ -23,7 +21,7 @@ impl Circles {
     /// Circles whose members sum as a group would under these options.
     #[must_use]
     pub fn new(net: Arc<Net>, options: MergeOptions) -> Circles {
-        let options = MergeOptions { kind: KIND, ..options };
+        let options = MergeOptions { kind: CIRCLES, ..options };
         Circles { net, options, count: 0, bytes_raw: 0 }
     }
 

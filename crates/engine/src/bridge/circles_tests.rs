@@ -55,7 +55,7 @@ fn who_is_outside_the_circle_keeps_its_model_and_sends_only_counts() {
         let by = [0.01, 2.0, 0.02, -2.0, 0.0][perch.seat()];
         blended.finish(step(0, by, 2), &mut model).unwrap();
         let raw = blended.bytes_raw();
-        let frames = perch.sent(Lane::Exchange, KIND);
+        let frames = perch.sent(Lane::Exchange, CIRCLES);
         blended.sum(vec![]).unwrap();
         (model, raw, frames)
     });
@@ -158,7 +158,7 @@ fn members_count_by_their_rows_until_all_synchronise() {
         // And not those from before: all drift, and it is (3 · 1 + 2 · 2 + 1 · 1 + 2 · 1) / 8.
         let by = [1.0, 2.0, 1.0, 1.0][perch.seat()];
         blended.finish(step(2, by, rows), &mut model).unwrap();
-        let frames = perch.sent(Lane::Exchange, KIND);
+        let frames = perch.sent(Lane::Exchange, CIRCLES);
         blended.sum(vec![]).unwrap();
         (balanced, settled, model.f64("x")[0], frames)
     });

@@ -6,6 +6,7 @@ use super::{Agreed, Exchange, HandedIn, sum, unify};
 use crate::exchange::model_wire::{add_scaled, put, read, weights, write, zeros_like};
 use crate::exchange::served::Asks;
 use crate::merge::Merger;
+use crate::net::kinds::WALKING;
 use crate::net::{Arrival, Net};
 use starlings_codec::Codec;
 use starlings_core::{
@@ -17,9 +18,6 @@ use starlings_transport::{Header, Lane};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
-
-/// Distinguishes walking models from other messages on the lane.
-const KIND: u8 = 9;
 
 /// What a remembered model's tensors are called in the answer: `vote.3.weights`.
 pub const VOTE: &str = "vote.";
@@ -80,7 +78,7 @@ impl Gossip {
 
     /// Merges every visitor that has come with the one before it. The last of them stays.
     fn receive(&mut self, model: &mut Model) -> Result<()> {
-        let any = |arrival: &Arrival| arrival.header.kind == KIND;
+        let any = |arrival: &Arrival| arrival.header.kind == WALKING;
         while let Some(arrival) = self.net.try_next(Lane::Exchange, any)? {
             let from = arrival.from;
             let own = weights(model);
@@ -105,7 +103,7 @@ impl Gossip {
         let own = weights(model);
         self.bytes_raw += own.bytes() as u64;
         let message = write([age(model), 0, 0], &own, &*self.options.codec);
-        let header = Header { lane: Lane::Exchange, kind: KIND, step: round, tag: 0 };
+        let header = Header { lane: Lane::Exchange, kind: WALKING, step: round, tag: 0 };
         self.net.send(next, header, &message, Deadline::after(self.options.patience))
     }
 

@@ -13,6 +13,7 @@ use crate::exchange::model_wire::{
 };
 use crate::exchange::served::Asks;
 use crate::merge::Merger;
+use crate::net::kinds::MIXED;
 use crate::net::{Arrival, Net};
 use starlings_codec::Codec;
 use starlings_consistency::Blending;
@@ -23,9 +24,6 @@ use starlings_transport::{Header, Lane};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
-
-/// Distinguishes models of neighbours from other messages on the lane.
-const KIND: u8 = 8;
 
 /// Steps between two votes on stopping and on checkpoints.
 const VOTE_STEPS: u64 = 16;
@@ -96,7 +94,7 @@ impl Mixed {
         let by = Deadline::after(self.options.patience);
         let message = write([round, 0, 0], &own, &*self.options.codec);
         for peer in self.options.graph.sends_to(seat, world, round) {
-            let header = Header { lane: Lane::Exchange, kind: KIND, step: Step(round), tag: 0 };
+            let header = Header { lane: Lane::Exchange, kind: MIXED, step: Step(round), tag: 0 };
             self.bytes_raw += own.bytes() as u64;
             self.net.send(peer, header, &message, by)?;
         }
@@ -119,7 +117,7 @@ impl Mixed {
         let (seat, by) = (self.net.seat(), Deadline::after(self.options.patience));
         for &(peer, _) in shares.iter().filter(|(peer, _)| *peer != seat) {
             let wanted = |arrival: &Arrival| {
-                arrival.header.kind == KIND && arrival.from == peer && arrival.header.step == round
+                arrival.header.kind == MIXED && arrival.from == peer && arrival.header.step == round
             };
             let host = self.net.host(peer).to_string();
             let arrival = self.net.next(Lane::Exchange, wanted, by).map_err(|fault| {
@@ -131,7 +129,7 @@ impl Mixed {
     }
 
     fn take_arrived(&mut self, own: &Update) -> Result<()> {
-        let any = |arrival: &Arrival| arrival.header.kind == KIND;
+        let any = |arrival: &Arrival| arrival.header.kind == MIXED;
         while let Some(arrival) = self.net.try_next(Lane::Exchange, any)? {
             self.welcome(&arrival, own)?;
         }

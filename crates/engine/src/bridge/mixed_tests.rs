@@ -324,7 +324,7 @@ fn a_model_that_comes_from_no_neighbour_of_the_round_takes_no_weight() {
     let own = model(vec![8.0]);
     let codec = raw();
     let message = write([0, 0, 0], &weights(&model(vec![-5.0])), &*codec);
-    let header = Header { lane: Lane::Exchange, kind: KIND, step: Step(0), tag: 0 };
+    let header = Header { lane: Lane::Exchange, kind: MIXED, step: Step(0), tag: 0 };
     let by = || Deadline::after(PATIENCE);
     seats[2].net.send(Seat(0), header, &message, by()).unwrap();
     seats[0].hear(&seats[2]);

@@ -115,6 +115,12 @@ pub trait Exchange: Send {
     /// A lost peer, an abort or the deadline.
     fn cut(&mut self, step: Step, model: &mut Model) -> Result<Step>;
 
+    /// How many [cuts](Exchange::cut) have changed this seat's model beyond what its steps say, also those that broke off
+    /// after that: somebody may have missed the change, and then it counts as behind.
+    fn endings(&self) -> u64 {
+        0
+    }
+
     /// An exact sum over the whole flock; also a barrier.
     ///
     /// # Errors

@@ -8,6 +8,7 @@ use super::{Agreed, Exchange, HandedIn, step_by_share, steps_of_all, sum, unify}
 use crate::exchange::model_wire::{add_scaled, put, weights, zeros_like};
 use crate::exchange::served::Asks;
 use crate::merge::Merger;
+use crate::net::kinds::PARTIAL;
 use crate::net::{Arrival, Net};
 use crate::pace::{bytes_per_second, probe};
 use starlings_codec::{Codec, Into as Put};
@@ -18,9 +19,6 @@ use starlings_transport::{Header, Lane};
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-
-/// Distinguishes parts from other messages on the lane.
-const KIND: u8 = 10;
 
 /// Steps after which the number of parts is chosen anew.
 const CHOOSE_STEPS: u64 = 64;
@@ -89,7 +87,7 @@ impl PartialExchange {
             self.exact.meet()?;
             let everyone: Vec<Seat> = (0..self.net.world()).map(Seat).collect();
             let by = Deadline::after(self.options.patience);
-            let mine = probe(&self.net, &everyone, u32::from(KIND), by)?;
+            let mine = probe(&self.net, &everyone, u32::from(PARTIAL), by)?;
             let mine = Update { blocks: vec![Block::counts("pace", vec![mine])] };
             let slowest = self.exact.largest(mine)?;
             self.bytes_per_second = bytes_per_second(slowest.i64("pace")[0]);
@@ -119,7 +117,7 @@ impl PartialExchange {
         }
         self.sent += 1;
         let by = Deadline::after(self.options.patience);
-        let header = Header { lane: Lane::Exchange, kind: KIND, step: round, tag: 0 };
+        let header = Header { lane: Lane::Exchange, kind: PARTIAL, step: round, tag: 0 };
         for peer in (1..world).map(|step| Seat((seat.0 + step) % world)) {
             self.bytes_raw += raw as u64;
             self.net.send(peer, header, &message, by)?;
@@ -129,7 +127,7 @@ impl PartialExchange {
 
     /// Adds the parts that have come to the model.
     fn receive(&mut self, model: &mut Model) -> Result<()> {
-        let any = |arrival: &Arrival| arrival.header.kind == KIND;
+        let any = |arrival: &Arrival| arrival.header.kind == PARTIAL;
         while let Some(arrival) = self.net.try_next(Lane::Exchange, any)? {
             self.add(&arrival, model)?;
         }
@@ -198,7 +196,7 @@ impl Exchange for PartialExchange {
         let sent = steps_of_all(&mut self.exact, &self.net, Step(self.sent))?;
         let (me, by) = (self.net.seat().index(), Deadline::after(self.options.patience));
         while (0..sent.len()).any(|seat| seat != me && self.received[seat] < sent[seat]) {
-            let arrival = self.net.next(Lane::Exchange, |a| a.header.kind == KIND, by)?;
+            let arrival = self.net.next(Lane::Exchange, |a| a.header.kind == PARTIAL, by)?;
             self.add(&arrival, model)?;
         }
         let step = super::latest(&mut self.exact, &self.net, step)?;

@@ -45,7 +45,7 @@ fn after_a_cut_every_replica_has_all_changes_and_a_step_sends_one_part() {
                 assert!(now - sent <= most as u64, "{} bytes of {most}", now - sent);
                 sent = now;
             }
-            let frames = perch.sent(Lane::Exchange, KIND);
+            let frames = perch.sent(Lane::Exchange, PARTIAL);
             assert_eq!(frames, 7 * (world as usize - 1), "one part to each other seat in a step");
             exchange.cut(Step(7), &mut model).unwrap();
             let once = model.clone();
@@ -90,7 +90,7 @@ fn what_was_not_sent_yet_is_gathered_and_goes_with_its_part() {
 #[test]
 fn parts_that_are_none_are_blamed_on_their_sender() {
     let seats = perches(2);
-    let header = Header { lane: Lane::Exchange, kind: KIND, step: Step(0), tag: 0 };
+    let header = Header { lane: Lane::Exchange, kind: PARTIAL, step: Step(0), tag: 0 };
     let word = |part: u32, parts: u32| [part.to_le_bytes(), parts.to_le_bytes()].concat();
     let whole = [word(0, 1), vec![0; 8 * LEN]].concat();
     let broken = [

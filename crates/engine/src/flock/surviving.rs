@@ -8,6 +8,7 @@ use crate::choices::summing;
 use crate::exchange::packet::Losses;
 use crate::merge::{MergeOptions, Merger};
 use crate::net::PART_BYTES;
+use crate::net::kinds::STANDINGS;
 use crate::recovery::Flocked;
 use crate::stock::host_memory;
 use starlings_core::{Blame, Block, Deadline, Fault, Result, Seat, Step, Update, failpoint};
@@ -15,8 +16,7 @@ use starlings_transport::{Header, Lane};
 
 /// Results up to this are kept; for larger ones members wait for each other.
 const KEPT_BYTES: usize = 256 << 10;
-/// The kinds of the two small sums, and of a handed-over result.
-const STANDINGS: u8 = 8;
+/// The kind of a handed-over result, on the control lane.
 const HANDOVER: u8 = 14;
 
 /// Whether a copy of a result is kept; of others all confirm that they have it.

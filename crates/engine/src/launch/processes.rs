@@ -80,7 +80,7 @@ impl Children {
         let mut children = Children { children: Vec::new(), gone: None };
         for _ in 0..count {
             let child = Command::new(program)
-                .args(["worker", "--quiet", "--join", &address.to_string(), "--ticket"])
+                .args(["worker", "--launched", "--join", &address.to_string(), "--ticket"])
                 .arg(ticket)
                 .stdin(Stdio::null())
                 .stdout(Stdio::null())

@@ -1,13 +1,14 @@
 //! How a worker gets the model of the step that the flock is at: from a peer who has it, or from the checkpoint that
 //! all go back to.
 
-use super::{Leases, STANDINGS};
+use super::Leases;
 use crate::checkpoints;
 use crate::choices::summing;
 use crate::desk::{Desk, extent, first_model, place_of};
 use crate::keeper::{Resumed, lacking};
 use crate::merge::{MergeOptions, Merger};
 use crate::net::PART_BYTES;
+use crate::net::kinds::CHECKPOINT;
 use crate::stock::room_for_model;
 use crate::walk::{Walk, Walked};
 use starlings_cluster::checkpoint::Store;
@@ -84,7 +85,7 @@ impl Desk {
             newest = complete.manifest.step.0 as i64 + 1;
         }
         let options =
-            MergeOptions::exact(STANDINGS + 1, &self.net, summing("tree", "")?, self.job.patience);
+            MergeOptions::exact(CHECKPOINT, &self.net, summing("tree", "")?, self.job.patience);
         let told = Merger::new(self.net.clone(), options)
             .merge(Update { blocks: vec![Block::counts("checkpoint", vec![newest])] })?;
         Ok(u64::try_from(told.i64("checkpoint")[0] - 1).ok().map(Step))

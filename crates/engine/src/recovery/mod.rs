@@ -16,6 +16,8 @@
 //! Nothing is kept for this in an undisturbed run: contributions are a function of model and rows, and are computed
 //! again. A worker may be lost in the middle of a recovery: then the next one begins, from the same state.
 
+#[cfg(test)]
+mod ending_tests;
 pub mod fence;
 mod handover;
 mod leases;
@@ -30,6 +32,7 @@ use crate::choices::summing;
 use crate::desk::{Desk, holders};
 use crate::merge::{MergeOptions, Merger};
 use crate::net::Net;
+use crate::net::kinds::STANDINGS;
 use crate::redeal::taken_up;
 use resolve::{Resolution, Standing, resolve};
 use starlings_cluster::deal::Deal;
@@ -38,9 +41,6 @@ use starlings_core::{
 };
 use starlings_plan::Assignment;
 use std::sync::Arc;
-
-/// The kind of the sum in which members say how far they are.
-const STANDINGS: u8 = 8;
 
 /// How a step ends when a member is lost.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -100,8 +100,10 @@ impl Desk {
     }
 
     fn recover_through(&mut self, regroup: &mut dyn Regroup, mut fault: Fault) -> Result<()> {
+        self.walk.ended(self.exchange.endings());
         let mut left = Left {
             world: self.net.world(),
+            endings: self.walk.endings(),
             losses: self.exchange.losses(),
             before: self.exchange.losses_before(),
             shard: None,
@@ -173,7 +175,7 @@ impl Desk {
         if completion == Completion::Continue && self.choices.owned() {
             self.clocks = resolution.clocks();
         }
-        let losses = left.losses_before(Step(self.walk.steps()));
+        let losses = left.losses_before(Step(self.walk.steps()), self.walk.endings());
         self.sit_down(losses, left.world, kept)?;
         failpoint!("regrouped");
         if seat == Seat(0) {
@@ -190,7 +192,9 @@ impl Desk {
         let held = self.dealer.holding().starts.keys().map(|shard| shard.0).collect();
         let steps = (!self.newcomer).then_some(self.walk.steps());
         let mut numbers = vec![0; width * world];
-        Standing { steps, held }.write(&mut numbers[width * net.seat().index()..][..width]);
+        let endings = self.walk.endings();
+        Standing { steps, endings, held }
+            .write(&mut numbers[width * net.seat().index()..][..width]);
         let options = MergeOptions::exact(STANDINGS, net, summing("tree", "")?, self.job.patience);
         let told = Merger::new(net.clone(), options)
             .merge(Update { blocks: vec![Block::counts("standings", numbers)] })?;
@@ -203,7 +207,7 @@ impl Desk {
     fn go_on(&mut self, step: Step, source: Seat, resolution: &Resolution) -> Result<()> {
         let behind = match self.choices.keeps_own_models() {
             true => &resolution.newcomers,
-            // Anchors must be the same on all: whoever missed a synchronisation takes over another's.
+            // Anchors must be the same on all: whoever missed a synchronisation, or an ending, takes over another's.
             false => &resolution.behind,
         };
         self.hand_over(step, source, behind)?;

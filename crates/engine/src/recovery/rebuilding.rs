@@ -2,15 +2,16 @@
 //! [`owners`](super::owners)), by a sum of bit patterns to which exactly one member adds each number, so that it is exact and
 //! everyone, newcomers too, gets the whole. Workers then go to the step that the rows are of.
 
+use super::Leases;
 use super::owners::{Located, Telling, locate};
 use super::resolve::Resolution;
-use super::{Leases, STANDINGS};
 use crate::choices::summing;
 use crate::desk::Desk;
 use crate::exchange::packet::Losses;
 use crate::exchange::served::Shard;
 use crate::merge::{MergeOptions, Merger};
 use crate::net::Arrival;
+use crate::net::kinds::{OWNERS, REBUILT};
 use crate::walk::Walked;
 use starlings_core::{
     Block, Deadline, Fault, Kind, Model, Result, Seat, Step, Tensor, Update, Values,
@@ -24,6 +25,8 @@ const COUNTS: u8 = 15;
 pub(crate) struct Left {
     /// Seats of that flock.
     pub(super) world: u32,
+    /// How many endings it had had.
+    pub(super) endings: u64,
     /// What its codec had lost.
     pub(super) losses: Losses,
     /// The newest step that may have to be taken again, and what the codec had lost before it.
@@ -35,10 +38,11 @@ pub(crate) struct Left {
 }
 
 impl Left {
-    /// What the codec had lost before a step.
-    pub(super) fn losses_before(&self, step: Step) -> &Losses {
+    /// What the codec had lost before a step. Of an ending that was taken over from another nothing is taken again: this
+    /// worker's part is in it.
+    pub(super) fn losses_before(&self, step: Step, endings: u64) -> &Losses {
         match &self.before {
-            Some((newest, losses)) if *newest == step => losses,
+            Some((newest, losses)) if *newest == step && endings == self.endings => losses,
             _ => &self.losses,
         }
     }
@@ -79,7 +83,7 @@ impl Desk {
             numbers[width * net.seat().index()..][..width].copy_from_slice(&telling.write());
         }
         let tree = summing("tree", "")?;
-        let options = MergeOptions::exact(STANDINGS + 2, net, tree, self.job.patience);
+        let options = MergeOptions::exact(OWNERS, net, tree, self.job.patience);
         let told = Merger::new(net.clone(), options)
             .merge(Update { blocks: vec![Block::counts("owners", numbers)] })?;
         let tellings: Vec<Option<Telling>> =
@@ -112,7 +116,7 @@ impl Desk {
         });
         let update = Update { blocks: blocks.collect() };
         let options =
-            MergeOptions::exact(STANDINGS + 3, &self.net, summing("ring", "")?, self.job.patience);
+            MergeOptions::exact(REBUILT, &self.net, summing("ring", "")?, self.job.patience);
         let sum = Merger::new(self.net.clone(), options).merge(update)?;
         let mut model = Model::new();
         for (name, tensor) in self.model.iter() {
@@ -222,13 +226,15 @@ mod tests {
         let lost = |number: f64| Losses::from([("x".to_string(), Values::F64(vec![number]))]);
         let left = Left {
             world: 2,
+            endings: 3,
             losses: lost(2.0),
             before: Some((Step(7), lost(1.0))),
             shard: None,
             generation: 0,
         };
-        assert_eq!(*left.losses_before(Step(7)), lost(1.0));
-        // Another had the end of that step, and so all that this seat gave: nothing of it is given again.
-        assert_eq!(*left.losses_before(Step(8)), lost(2.0));
+        assert_eq!(*left.losses_before(Step(7), 3), lost(1.0));
+        // Another had the end of that step, or the ending before it, and so all that this seat gave: nothing of it is given again.
+        assert_eq!(*left.losses_before(Step(8), 3), lost(2.0));
+        assert_eq!(*left.losses_before(Step(7), 4), lost(2.0));
     }
 }

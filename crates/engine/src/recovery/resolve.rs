@@ -4,7 +4,8 @@
 //! Under a barrier nobody is more than one step ahead of another: whoever has finished step k has had a part of
 //! everyone's contribution, and nobody can finish step k + 1 before all have finished k. So the furthest
 //! member's model is that of the last step that anybody saw the end of; the others take it over, and the step
-//! after it is done by all who are left.
+//! after it is done by all who are left. Where workers take steps of their own, all become one model between two steps, too:
+//! at a checkpoint and at the end. Whoever has had such an ending is further than one who broke off in it.
 
 use starlings_cluster::deal::Deal;
 use starlings_core::{Seat, Step, planted};
@@ -18,6 +19,8 @@ const SHARDS_A_WORD: usize = 62;
 pub struct Standing {
     /// How many steps it has done; `None` for a newcomer, which has no model yet.
     pub steps: Option<u64>,
+    /// How many endings of exchanges it has had.
+    pub endings: u64,
     /// The shards whose rows it has.
     pub held: BTreeSet<u32>,
 }
@@ -26,15 +29,16 @@ impl Standing {
     /// Numbers that a standing takes.
     #[must_use]
     pub fn width(shards: u32) -> usize {
-        1 + (shards as usize).div_ceil(SHARDS_A_WORD)
+        2 + (shards as usize).div_ceil(SHARDS_A_WORD)
     }
 
     /// As numbers, into a place of its own among those of all members.
     pub fn write(&self, into: &mut [i64]) {
         into[0] = self.steps.map_or(0, |steps| steps as i64 + 1);
+        into[1] = self.endings as i64;
         for &shard in &self.held {
             let at = shard as usize;
-            into[1 + at / SHARDS_A_WORD] |= 1 << (at % SHARDS_A_WORD);
+            into[2 + at / SHARDS_A_WORD] |= 1 << (at % SHARDS_A_WORD);
         }
     }
 
@@ -42,11 +46,16 @@ impl Standing {
     #[must_use]
     pub fn read(numbers: &[i64]) -> Standing {
         let steps = u64::try_from(numbers[0] - 1).ok();
-        let bits = numbers[1..].iter().enumerate().flat_map(|(word, &bits)| {
+        let bits = numbers[2..].iter().enumerate().flat_map(|(word, &bits)| {
             let named = (0..SHARDS_A_WORD).filter(move |bit| bits & (1 << bit) != 0);
             named.map(move |bit| (word * SHARDS_A_WORD + bit) as u32)
         });
-        Standing { steps, held: bits.collect() }
+        Standing { steps, endings: numbers[1] as u64, held: bits.collect() }
+    }
+
+    /// How far it is; newcomers are nowhere yet.
+    fn reached(&self) -> Option<(u64, u64)> {
+        self.steps.map(|steps| (steps, self.endings))
     }
 }
 
@@ -92,17 +101,18 @@ impl Resolution {
 /// rows already; else with the first who has them.
 #[must_use]
 pub fn resolve(standings: &[Standing], deal: &Deal, shards: u32) -> Resolution {
-    let mut from: Option<(Step, Seat)> = None;
+    let mut furthest: Option<((u64, u64), Seat)> = None;
     for (seat, standing) in standings.iter().enumerate() {
-        if let Some(steps) = standing.steps
-            && from.is_none_or(|(step, _)| steps > step.0 || planted!("last-not-furthest"))
+        if let Some(reached) = standing.reached()
+            && furthest.is_none_or(|(most, _)| reached > most || planted!("last-not-furthest"))
         {
-            from = Some((Step(steps), Seat(seat as u32)));
+            furthest = Some((reached, Seat(seat as u32)));
         }
     }
+    let from = furthest.map(|((steps, _), seat)| (Step(steps), seat));
     let behind = standings.iter().enumerate().filter(|(_, standing)| {
-        let behind = |steps, step: Step| steps < step.0 && !planted!("behind-ignored");
-        from.is_some_and(|(step, _)| standing.steps.is_none_or(|steps| behind(steps, step)))
+        let behind = |reached, most| reached < most && !planted!("behind-ignored");
+        furthest.is_some_and(|(most, _)| standing.reached().is_none_or(|it| behind(it, most)))
     });
     let behind = behind.map(|(seat, _)| Seat(seat as u32)).collect();
     let newcomers = (0..standings.len()).filter(|seat| standings[*seat].steps.is_none());
@@ -122,7 +132,7 @@ mod tests {
     use super::*;
 
     fn standing(steps: Option<u64>, held: &[u32]) -> Standing {
-        Standing { steps, held: held.iter().copied().collect() }
+        Standing { steps, endings: 0, held: held.iter().copied().collect() }
     }
 
     #[test]
@@ -130,7 +140,7 @@ mod tests {
         for standing in [
             standing(None, &[]),
             standing(Some(0), &[0, 61, 62, 99]),
-            standing(Some(1 << 40), &(0..100).collect::<Vec<_>>()),
+            Standing { endings: 7, ..standing(Some(1 << 40), &(0..100).collect::<Vec<_>>()) },
         ] {
             let mut numbers = vec![0; Standing::width(100)];
             standing.write(&mut numbers);
@@ -155,6 +165,16 @@ mod tests {
         );
         assert_eq!(found.missing(), [3]);
         assert_eq!(found.shards_of(Seat(2)), [2]);
+    }
+
+    #[test]
+    fn whoever_broke_off_in_an_ending_is_behind_one_who_has_had_it() {
+        let at = |steps, endings| Standing { endings, ..standing(Some(steps), &[]) };
+        let found = resolve(&[at(4, 1), at(4, 2), at(3, 1), at(4, 2)], &vec![], 0);
+        assert_eq!(found.from, Some((Step(4), Seat(1))));
+        assert_eq!(found.behind, [Seat(0), Seat(2)]);
+        // Steps count first: between two endings each goes at its own pace.
+        assert_eq!(resolve(&[at(4, 1), at(5, 1)], &vec![], 0).from, Some((Step(5), Seat(1))));
     }
 
     #[test]

@@ -169,7 +169,8 @@ impl Working {
         let mut numbers = vec![0; width * self.seats.len()];
         let steps = self.has_model.then_some(self.steps());
         let held = self.held.clone();
-        Standing { steps, held }.write(&mut numbers[width * self.place().index()..][..width]);
+        let standing = Standing { steps, held, ..Standing::default() };
+        standing.write(&mut numbers[width * self.place().index()..][..width]);
         self.phase = Phase::Standing(self.summing(vec![Block::counts("standings", numbers)]));
     }
 

@@ -66,8 +66,12 @@ mod tests {
 
     #[test]
     fn a_slow_link_shows() {
-        // Seat 1 takes 20 ms to send a probe.
-        let seats = perches_that(3, |from, header| {
+        // Seat 1 takes 20 ms to send a probe, from when seat 2, which is to hear of it, has begun.
+        let begun = std::sync::Barrier::new(2);
+        let seats = perches_that(3, move |from, header| {
+            if from > 0 && header.kind == PROBE {
+                begun.wait();
+            }
             if from == 1 && header.kind == PROBE {
                 std::thread::sleep(Duration::from_millis(20));
             }

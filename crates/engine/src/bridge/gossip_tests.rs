@@ -138,7 +138,7 @@ fn walking_models_send_as_many_bytes_as_is_said() {
         });
         // Before the numbers a message says how old its model is.
         let sent = seats.iter().map(|perch| {
-            let heads = perch.sent(Lane::Exchange, KIND) * (HEADER_BYTES + 24);
+            let heads = perch.sent(Lane::Exchange, WALKING) * (HEADER_BYTES + 24);
             perch.net.bytes_sent() - heads as u64
         });
         let sent: Vec<u64> = sent.collect();

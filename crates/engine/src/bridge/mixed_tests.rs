@@ -170,7 +170,7 @@ fn neighbours_send_as_many_bytes_as_is_said() {
             });
             // Before the numbers a message says of which round it is.
             let sent = seats.iter().map(|perch| {
-                let heads = perch.sent(Lane::Exchange, KIND) * (HEADER_BYTES + 24);
+                let heads = perch.sent(Lane::Exchange, MIXED) * (HEADER_BYTES + 24);
                 (perch.net.bytes_sent() - heads as u64) as f64
             });
             let sent: Vec<f64> = sent.collect();

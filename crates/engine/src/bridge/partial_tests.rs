@@ -126,7 +126,7 @@ fn parts_are_as_many_bytes_as_is_said() {
         });
         // Before the numbers a message says which part it is, and of how many.
         let sent = seats.iter().map(|perch| {
-            let heads = perch.sent(Lane::Exchange, KIND) * (HEADER_BYTES + 8);
+            let heads = perch.sent(Lane::Exchange, PARTIAL) * (HEADER_BYTES + 8);
             (perch.net.bytes_sent() - heads as u64) as f64
         });
         let sent: Vec<f64> = sent.collect();

@@ -5,6 +5,7 @@
 
 mod checkpoints;
 mod consistency_codec;
+mod exchange;
 mod factors;
 mod learners;
 pub(crate) mod machine;

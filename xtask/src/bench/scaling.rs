@@ -4,13 +4,13 @@
 //!
 //! A network is held against a second figure, too: each worker steps all weights, and for the sum of gradients it takes
 //! over at least as many numbers that the other has just written as there are weights. That no second worker takes off
-//! its shoulders; what is left of the time is arithmetic. The bytes are what must move, not what we move. How fast a core
-//! takes over what another has written depends on where the two are, so it is measured in the same run.
+//! its shoulders; what is left of the time is arithmetic. The bytes are what must move, not what we move. How fast cores
+//! hand numbers to each other depends on where they are (`exchange.rs`), so it is measured in the same run.
 
+use super::exchange;
 use super::turns::{Figures, Measured};
 use serde_json::{Value, json};
 use std::hint::black_box;
-use std::sync::{Barrier, RwLock};
 use std::time::Instant;
 
 /// Numbers that no cache holds, each thread.
@@ -20,8 +20,6 @@ const NEAR: usize = 1 << 10;
 /// Weights of a network: with their gradients and velocities more than a core's own caches hold.
 const WEIGHTS: usize = 1 << 19;
 const ROUNDS: usize = 7;
-/// Exchanges that are timed: they are short, and what they take varies.
-const EXCHANGES: usize = 501;
 /// Bytes of a weight's step with momentum: gradient, weight and velocity in, weight and velocity out.
 const STEP_BYTES: f64 = 20.0;
 /// Bytes of a weight's sum over two: a number of the other's.
@@ -45,7 +43,7 @@ pub(super) struct Limits {
     arithmetic: [f64; 2],
     /// Bytes a second of steps of an optimiser.
     steps: [f64; 2],
-    /// Bytes a second that each of two threads takes over of what the other has just written.
+    /// Bytes a second that each of two threads takes over of what the other writes again and again.
     exchange: f64,
 }
 
@@ -89,7 +87,7 @@ impl Limits {
             bandwidth: rates((FAR * 4) as f64, &read),
             arithmetic: rates((turns * NEAR * 2) as f64, &computed),
             steps: rates(passes as f64 * WEIGHTS as f64 * STEP_BYTES, &stepped),
-            exchange: exchange(),
+            exchange: exchange::rate(WEIGHTS),
         }
     }
 
@@ -139,7 +137,7 @@ impl Limits {
         let both = |of: [f64; 2]| format!("{:.1} and {:.1}", of[0] / 1e9, of[1] / 1e9);
         format!(
             "One and two threads read {} GB/s, compute {} GFLOP/s and step weights at {} GB/s here; each of two takes over \
-             what the other has written at {:.1} GB/s.",
+             what the other writes at {:.1} GB/s.",
             both(self.bandwidth),
             both(self.arithmetic),
             both(self.steps),
@@ -193,34 +191,6 @@ fn rates(each: f64, work: &(dyn Fn() + Sync)) -> [f64; 2] {
     once(2);
     let rounds: Vec<[f64; 2]> = (0..ROUNDS).map(|_| [once(1), once(2)]).collect();
     [0, 1].map(|at| super::turns::median(rounds.iter().map(|round| round[at]).collect()))
-}
-
-/// How fast each of two threads takes over what the other has just written: the median of many exchanges.
-fn exchange() -> f64 {
-    let written = [0; 2].map(|_| RwLock::new(vec![0.0_f32; WEIGHTS]));
-    let meeting = Barrier::new(2);
-    let seconds = |me: usize| {
-        let mut taken = vec![0.0; WEIGHTS];
-        let once = |round: usize| {
-            written[me].write().expect("nobody panics").fill(round as f32);
-            meeting.wait();
-            let theirs = written[1 - me].read().expect("nobody panics");
-            let start = Instant::now();
-            taken.copy_from_slice(black_box(&theirs));
-            let seconds = start.elapsed().as_secs_f64();
-            black_box(&mut taken);
-            drop(theirs);
-            meeting.wait();
-            seconds
-        };
-        (0..EXCHANGES).map(once).collect::<Vec<f64>>()
-    };
-    let both: Vec<f64> = std::thread::scope(|scope| {
-        let other = scope.spawn(|| seconds(1));
-        let mine = seconds(0);
-        mine.into_iter().chain(other.join().expect("nobody panics")).collect()
-    });
-    (WEIGHTS * 4) as f64 / super::turns::median(both)
 }
 
 /// A step with momentum.

@@ -9,10 +9,11 @@
 use super::turns::median;
 use std::hint::black_box;
 use std::sync::{Barrier, RwLock};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Exchanges of each manner that are timed: they are short, and what they take varies.
-const EXCHANGES: usize = 401;
+const EXCHANGES: usize = 201;
+const LOOKS: usize = 11;
 
 /// What becomes of what a thread has written.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -25,8 +26,17 @@ enum Manner {
     LetGo,
 }
 
-/// Bytes a second that each of two threads takes over of `numbers` that the other has just written.
-pub(super) fn rate(numbers: usize) -> f64 {
+/// Bytes a second that each of two threads takes over of `numbers` that the other has just written: the median of looks that
+/// are `apart`, for virtual processors move, and then it is another figure.
+pub(super) fn rate(numbers: usize, apart: Duration) -> f64 {
+    let look = |_| {
+        std::thread::sleep(apart);
+        rate_now(numbers)
+    };
+    median((0..LOOKS).map(look).collect())
+}
+
+fn rate_now(numbers: usize) -> f64 {
     let private = seconds(numbers, Manner::Private);
     let kept = seconds(numbers, Manner::Kept);
     let let_go = if can_let_go() { seconds(numbers, Manner::LetGo) } else { kept };
@@ -100,7 +110,7 @@ mod tests {
 
     #[test]
     fn two_threads_hand_each_other_something() {
-        let bytes_a_second = rate(1 << 12);
+        let bytes_a_second = rate(1 << 12, Duration::ZERO);
         assert!(bytes_a_second > 0.0 && !bytes_a_second.is_nan(), "{bytes_a_second}");
     }
 }

@@ -11,7 +11,7 @@ use super::exchange;
 use super::turns::{Figures, Measured};
 use serde_json::{Value, json};
 use std::hint::black_box;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Numbers that no cache holds, each thread.
 const FAR: usize = 1 << 25;
@@ -87,7 +87,7 @@ impl Limits {
             bandwidth: rates((FAR * 4) as f64, &read),
             arithmetic: rates((turns * NEAR * 2) as f64, &computed),
             steps: rates(passes as f64 * WEIGHTS as f64 * STEP_BYTES, &stepped),
-            exchange: exchange::rate(WEIGHTS),
+            exchange: exchange::rate(WEIGHTS, Duration::from_secs(1)),
         }
     }
 

@@ -57,8 +57,8 @@ pub struct Circle {
     lends: bool,
     /// How lines that were read are left, where there is a choice.
     leaving: Option<Leaving>,
-    /// Ticks that folding has taken in this sum.
-    folding: u64,
+    /// Ticks that folding its slice has taken of a chunk and of the one before.
+    reducing: [u64; 2],
 }
 
 impl Circle {
@@ -84,7 +84,7 @@ impl Circle {
             is_broken: false,
             lends: false,
             leaving: can_let_go().then(Leaving::default),
-            folding: 0,
+            reducing: [0; 2],
         }
     }
 
@@ -187,9 +187,6 @@ impl Circle {
     pub(super) fn sliced(&mut self, parts: &Parts<'_>, patience: &Patience<'_>) -> Result<()> {
         let chunks = parts.chunks();
         let mut lenders = Lenders::default();
-        // What is written around the caches has left them when it is read.
-        let lets_go = !parts.is_streamed() && self.leaving.as_ref().is_some_and(Leaving::lets_go);
-        self.folding = 0;
         for turn in 0..chunks + 2 {
             if turn < chunks {
                 self.post(parts, turn, true, patience)?;
@@ -199,14 +196,11 @@ impl Circle {
                 if chunk == 0 {
                     lenders = self.lenders(parts)?;
                 }
-                self.reduce(parts, chunk, &lenders, lets_go)?;
+                self.reduce(parts, chunk, &lenders)?;
             }
             if let Some(chunk) = turn.checked_sub(2) {
-                self.gather(parts, chunk, (&lenders, lets_go), patience)?;
+                self.gather(parts, chunk, &lenders, patience)?;
             }
-        }
-        if let Some(leaving) = self.leaving.as_mut().filter(|_| !parts.is_streamed()) {
-            leaving.took(self.folding as f64 / parts.bytes as f64);
         }
         Ok(())
     }
@@ -246,13 +240,7 @@ impl Circle {
     }
 
     /// Folds this seat's slice of a chunk, for itself and for the others.
-    fn reduce(
-        &mut self,
-        parts: &Parts<'_>,
-        chunk: usize,
-        lenders: &Lenders,
-        lets_go: bool,
-    ) -> Result<()> {
+    fn reduce(&mut self, parts: &Parts<'_>, chunk: usize, lenders: &Lenders) -> Result<()> {
         let count = self.begun + chunk as u64;
         let mapping = self.mine.mapping();
         let sequence = mapping.long(self.port.total_sequence(count));
@@ -266,11 +254,11 @@ impl Circle {
         sequence.store(2 * count + 2, Ordering::Release);
         self.check_unchanged(chunk, Port::sequence)?;
         self.publish(Port::reduced, chunk);
-        if lets_go {
+        if self.lets_go(chunk) {
             // After the others were told: they wait for the sums, not for this.
             parts.let_go(chunk, own, &from);
         }
-        self.folding += ticks() - began;
+        self.reducing[chunk % 2] = ticks() - began;
         Ok(())
     }
 
@@ -279,12 +267,13 @@ impl Circle {
         &mut self,
         parts: &Parts<'_>,
         chunk: usize,
-        (lenders, lets_go): (&Lenders, bool),
+        lenders: &Lenders,
         patience: &Patience<'_>,
     ) -> Result<()> {
         let count = self.begun + chunk as u64;
         // Begins with the next seat: all reading from the same one would wait for its memory.
         let (me, seats) = (self.me, self.views.len());
+        let mut taken = self.reducing[chunk % 2];
         for seat in (1..seats).map(|ahead| (me + ahead) % seats) {
             self.wait_for(seat, Port::reduced, count + 1, "the slice", patience)?;
             let place = self.port.numbers(count);
@@ -293,14 +282,23 @@ impl Circle {
             let from = [Source { slot, lent: lenders.totals(seat) }];
             let began = ticks();
             parts.fold(chunk, slice.clone(), &from, std::ptr::null_mut());
-            if lets_go {
+            if self.lets_go(chunk) {
                 parts.let_go(chunk, slice, &from);
             }
-            self.folding += ticks() - began;
+            taken += ticks() - began;
+        }
+        if let Some(leaving) = &mut self.leaving {
+            leaving.took(count, taken as f64 / parts.slice(chunk, 0, 1).len().max(1) as f64);
         }
         self.check_unchanged(chunk, Port::total_sequence)?;
         self.publish(Port::taken, chunk);
         Ok(())
+    }
+
+    /// Whether lines of a chunk are let go when they have been read.
+    fn lets_go(&self, chunk: usize) -> bool {
+        let count = self.begun + chunk as u64;
+        self.leaving.as_ref().is_some_and(|leaving| leaving.lets_go(count))
     }
 
     /// Where everybody's contribution to a chunk lies.

@@ -324,11 +324,6 @@ impl<'a> Parts<'a> {
         });
     }
 
-    /// Whether its sums are written around the caches.
-    pub(super) fn is_streamed(&self) -> bool {
-        self.is_streamed
-    }
-
     /// Where a chunk lies: the first one is the last in memory.
     fn place(&self, chunk: usize) -> usize {
         self.chunks.len() - 1 - chunk

@@ -147,7 +147,10 @@ fn parse(arguments: &[String]) -> Result<Options, String> {
             "--python" => options.python = Some(PathBuf::from(value()?)),
             "--binary" => options.binary = Some(PathBuf::from(value()?)),
             "--only" => options.only = value()?.clone(),
-            "--data" => options.data = Some(PathBuf::from(value()?)),
+            // Jobs look for files from where they lie themselves.
+            "--data" => {
+                options.data = Some(std::path::absolute(value()?).map_err(|why| why.to_string())?);
+            }
             other if STUDIES.iter().any(|study| study.name == other) => {
                 options.study = STUDIES.iter().find(|study| study.name == other);
             }

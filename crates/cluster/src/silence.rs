@@ -42,7 +42,8 @@ impl Silences {
 
     /// Who must go, each with a witness, so that no link between those who stay has been silent for `grace_ms`.
     /// To be asked several times within that time. Only links between two of whom the coordinator has heard something in that time
-    /// are judged: whoever stands still is silent to all, and others do not pay for it.
+    /// are judged, and only the time counts in which it was so: whoever stands still is silent to all, and others do not pay for
+    /// it, nor in the moment in which it moves again and has not been heard by all.
     pub(crate) fn judge(
         &mut self,
         now: u64,
@@ -50,10 +51,15 @@ impl Silences {
         is_heard: impl Fn(Seat) -> bool,
     ) -> Vec<(Seat, Seat)> {
         self.awake(now, grace_ms / 2);
-        let mut judged = self.reports.clone();
-        judged.retain(|(by, of), _| planted!("frozen-judged") || (is_heard(*by) && is_heard(*of)));
-        let mut all: BTreeSet<(Seat, Seat)> = judged.keys().copied().collect();
-        let mut lasting = judged;
+        let mut all = BTreeSet::new();
+        for ((by, of), since) in &mut self.reports {
+            if planted!("frozen-judged") || (is_heard(*by) && is_heard(*of)) {
+                all.insert((*by, *of));
+            } else {
+                *since = now;
+            }
+        }
+        let mut lasting = self.reports.clone();
         lasting.retain(|_, since| now.saturating_sub(*since) >= grace_ms);
         let mut gone = Vec::new();
         while !lasting.is_empty() {
@@ -170,6 +176,18 @@ mod tests {
         assert_eq!(judged(&mut silences, 100), Some(vec![]));
         silences.report(1_100, Seat(2), &[Seat(0), Seat(1)]);
         assert_eq!(judged(&mut silences, 1_100), Some(vec![(Seat(1), Seat(2))]));
+    }
+
+    #[test]
+    fn whoever_moves_again_has_all_the_time_to_be_heard() {
+        let mut silences = Silences::default();
+        silences.report(0, Seat(2), &[Seat(0)]);
+        let mut judge =
+            |now: u64, moves: bool| silences.judge(now, GRACE, |seat| moves || seat != Seat(0));
+        (0..=450).step_by(50).for_each(|now| assert_eq!(judge(now, false), []));
+        (500..=900).step_by(50).for_each(|now| assert_eq!(judge(now, true), [], "at {now} ms"));
+        // Seat 2 still does not hear it.
+        assert_eq!(judge(950, true), [(Seat(0), Seat(2))]);
     }
 
     #[test]

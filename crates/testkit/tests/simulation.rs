@@ -6,7 +6,7 @@ use starlings_testkit::sim::sweep::{Seeds, sweep};
 use starlings_testkit::sim::{MACHINES, owning, serving, surviving};
 
 /// Seeds that once showed a bug of the protocol.
-const OLD_BUGS: [(&str, u64, &str); 20] = [
+const OLD_BUGS: [(&str, u64, &str); 21] = [
     (
         "surviving",
         338,
@@ -87,6 +87,11 @@ const OLD_BUGS: [(&str, u64, &str); 20] = [
         "the next coordinator gave the one who was left a lineup with one who had finished, and it waited for it",
     ),
     ("surviving", 3_430_525, "the same, where another coordinator heard them"),
+    (
+        "surviving",
+        357_525,
+        "one that had stood still moved again, and another lost its seat because it had not heard it yet",
+    ),
 ];
 
 /// The first seeds of a simulation.

@@ -15,6 +15,8 @@ pub(crate) struct Silences {
     reports: BTreeMap<(Seat, Seat), u64>,
     /// When this was last asked.
     asked: u64,
+    /// Until when nobody knows who is heard: the judge itself stood still.
+    unsure_until: u64,
 }
 
 impl Silences {
@@ -31,13 +33,15 @@ impl Silences {
         self.reports.clear();
     }
 
-    /// What was said while the coordinator itself stood still is heard only now: its pause counts against no link.
-    fn awake(&mut self, now: u64, pause_ms: u64) {
+    /// Whether the coordinator itself stood still a moment ago. What was said meanwhile is heard only then, also of those who
+    /// stand still by now, so that for a while it cannot tell who is silent to all: its pause counts against no link.
+    fn stood_still(&mut self, now: u64, grace_ms: u64) -> bool {
         let pause = now.saturating_sub(self.asked);
         self.asked = now;
-        if pause > pause_ms {
-            self.reports.values_mut().for_each(|since| *since += pause);
+        if pause > grace_ms / 2 {
+            self.unsure_until = now + grace_ms;
         }
+        now < self.unsure_until
     }
 
     /// Who must go, each with a witness, so that no link between those who stay has been silent for `grace_ms`.
@@ -50,10 +54,10 @@ impl Silences {
         grace_ms: u64,
         is_heard: impl Fn(Seat) -> bool,
     ) -> Vec<(Seat, Seat)> {
-        self.awake(now, grace_ms / 2);
+        let knows = !self.stood_still(now, grace_ms);
         let mut all = BTreeSet::new();
         for ((by, of), since) in &mut self.reports {
-            if planted!("frozen-judged") || (is_heard(*by) && is_heard(*of)) {
+            if knows && (planted!("frozen-judged") || (is_heard(*by) && is_heard(*of))) {
                 all.insert((*by, *of));
             } else {
                 *since = now;
@@ -160,6 +164,21 @@ mod tests {
         );
         silences.report(9_000, Seat(0), &[]);
         assert_eq!(judged_until(&mut silences, 9_050, 12_000), []);
+    }
+
+    #[test]
+    fn after_a_pause_of_the_judge_those_who_stand_still_have_time_to_be_heard_again() {
+        let mut silences = Silences::default();
+        assert_eq!(judged_until(&mut silences, 0, 100), []);
+        // Seats 0 and 1 froze while the judge stood still, who takes what they said before for a sign of life; they thaw at
+        // 2,450 ms, and seat 2 has heard both again some time after that.
+        assert_eq!(silences.judge(2_000, GRACE, |_| true), []);
+        silences.report(2_000, Seat(2), &[Seat(0), Seat(1)]);
+        assert_eq!(judged_until(&mut silences, 2_050, 2_900), []);
+        let deaf = judged_until(&mut silences.clone(), 2_950, 3_000);
+        assert_eq!(deaf, [(Seat(2), Seat(0))], "if it never hears them again");
+        silences.report(2_950, Seat(2), &[]);
+        assert_eq!(judged_until(&mut silences, 2_950, 5_000), []);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use starlings_testkit::sim::sweep::{Seeds, sweep};
 use starlings_testkit::sim::{MACHINES, owning, serving, surviving};
 
 /// Seeds that once showed a bug of the protocol.
-const OLD_BUGS: [(&str, u64, &str); 21] = [
+const OLD_BUGS: [(&str, u64, &str); 22] = [
     (
         "surviving",
         338,
@@ -91,6 +91,11 @@ const OLD_BUGS: [(&str, u64, &str); 21] = [
         "surviving",
         357_525,
         "one that had stood still moved again, and another lost its seat because it had not heard it yet",
+    ),
+    (
+        "surviving",
+        917_749,
+        "the same, where the coordinator had stood still, too, and took what they had said before for a sign of life",
     ),
 ];
 

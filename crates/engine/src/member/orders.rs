@@ -41,23 +41,26 @@ enum Ears {
     Linked(Pulse),
 }
 
+impl Ordered {
+    /// Why whoever waits for the peers of the last lineup that was taken up need not. Who was released may be linking up with a
+    /// lineup that the others have given up, and nobody would call.
+    fn broken_off(&self) -> Option<Fault> {
+        let has_changed = self.lineup.is_some() || self.released;
+        self.aborted.clone().or_else(|| has_changed.then(changed))
+    }
+}
+
 impl Orders {
     pub(super) fn check(&self) -> Result<()> {
         let state = enter(&self.state);
-        match (&state.aborted, &state.lineup) {
-            (Some(fault), _) => Err(fault.clone()),
-            (None, Some(_)) => Err(changed()),
-            (None, None) => Ok(()),
-        }
+        state.broken_off().map_or(Ok(()), Err)
     }
 
     /// From now on an abort wakes whoever waits on this net.
     pub(super) fn watch(&self, net: Arc<Net>) {
         let mut state = enter(&self.state);
-        if let Some(fault) = &state.aborted {
-            net.abort(fault.clone());
-        } else if state.lineup.is_some() {
-            net.abort(changed());
+        if let Some(why) = state.broken_off() {
+            net.abort(why);
         }
         state.net = Some(net);
     }
@@ -242,6 +245,17 @@ fn changed() -> Fault {
 mod tests {
     use super::*;
     use starlings_core::Blame;
+
+    #[test]
+    fn whoever_is_released_waits_for_no_link_of_a_lineup_that_was_given_up() {
+        let orders = Orders::default();
+        assert_eq!(orders.check(), Ok(()));
+        orders.release();
+        let fault = orders.check().unwrap_err();
+        assert!(matches!(fault.blame(), Blame::Peer(_)), "{fault}: the next word is asked for");
+        let last = orders.next_lineup(Deadline::after_ms(60_000)).unwrap_err();
+        assert_eq!(last.blame(), Blame::Interrupted, "{last}");
+    }
 
     #[test]
     fn whoever_waits_for_a_seat_is_woken_by_the_end_of_the_job() {

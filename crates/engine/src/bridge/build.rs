@@ -25,6 +25,7 @@ use starlings_consistency::Blending;
 use starlings_core::{Ability, Fault, Kind, Model, Result, Role, Seat, Step};
 use starlings_plan::Assignment;
 use starlings_topology::Pattern;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
@@ -141,6 +142,12 @@ impl Plans<'_> {
         floats.map(|(name, tensor)| (name.to_string(), (tensor.rows(), tensor.width()))).collect()
     }
 
+    /// The tensors whose numbers are f32.
+    fn single(&self) -> BTreeSet<String> {
+        let single = self.model.iter().filter(|(_, tensor)| tensor.values.kind() == Kind::F32);
+        single.map(|(name, _)| name.to_string()).collect()
+    }
+
     fn merge_options(&self, kind: u8, group: Vec<Seat>) -> MergeOptions {
         MergeOptions {
             kind,
@@ -148,6 +155,7 @@ impl Plans<'_> {
             topology: self.choices.sums.clone(),
             carriage: self.choices.carriage.clone(),
             shapes: Arc::new(self.shapes()),
+            single: Arc::new(self.single()),
             seed: self.job.seed,
             patience: self.job.patience,
         }

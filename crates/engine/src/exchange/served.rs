@@ -292,7 +292,7 @@ impl Shard {
         &self.model
     }
 
-    /// The largest lead, in steps, that any worker was allowed over the slowest.
+    /// The largest lead, in steps, that any worker had over the slowest.
     #[must_use]
     pub fn lead_max(&self) -> u64 {
         self.lead_max
@@ -423,6 +423,10 @@ impl Shard {
         }
         if last {
             self.clocks.insert(from, step + 1);
+        if self.office.gate.pushes() {
+            // Whoever starts steps unasked shows how far it was ahead when it pushes them.
+            self.lead_max = self.lead_max.max(step.saturating_sub(self.slowest()));
+        }
         }
         let update = self.reads.temper(&self.office, (from, &moment), update, &self.model);
         self.apply(&update, &moment).map_err(|fault| fault.to_string())?;

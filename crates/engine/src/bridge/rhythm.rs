@@ -11,7 +11,7 @@ use std::sync::Arc;
 /// How owners are used.
 #[derive(Clone)]
 pub struct Habits {
-    /// The learner, where contributions also enter the own copy of the model.
+    /// The learner, where there is a cadence: contributions enter the own copy between fetches.
     pub echo: Option<Arc<dyn Learner>>,
     /// When to push and fetch, where that is not every step.
     pub cadence: Option<Cadence>,

@@ -312,7 +312,7 @@ fn counts_its_own(perch: &Perch, exchange: &mut dyn Exchange, (at, adds): (usize
     for number in 0..steps {
         exchange.open(Step(number), &Needs::All, Asks::default(), &mut model).unwrap();
         let seen = model.f64("x")[at];
-        assert_eq!(seen, number as f64 * adds, "{} steps of seat {}", number, perch.seat());
+        assert_eq!(seen, number as f64 * adds, "{number} steps of seat {}", perch.seat());
         let mut change = vec![0.0; LEN];
         change[at] = 1.0;
         exchange.finish(step(number, change), &mut model).unwrap();

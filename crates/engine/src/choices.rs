@@ -118,6 +118,7 @@ impl Choices {
         let offers = offers_with(&chosen[1], (entry, &job.learner.given));
         compat::check(&chosen, &offers, &|need| learner.why_not(need))?;
         let (layout, sums) = laid_out(form)?;
+        check_merge(&chosen[2], &layout, served)?;
         let whole = chosen[1].gives.contains(&Ability::WholeModel);
         let together = gate.lead_max() == Some(0) || served;
         let by_time =
@@ -207,6 +208,19 @@ impl Choices {
     pub fn keeps_own_models(&self) -> bool {
         matches!(self.layout, Layout::Graph(_) | Layout::Walk(_) | Layout::Partial(_))
     }
+}
+
+/// A topology that sums has groups only on the way to owners.
+fn check_merge(topology: &Card, layout: &Layout, served: bool) -> Result<()> {
+    let sums = topology.gives.contains(&Ability::Sum);
+    if served || !sums || !matches!(layout, Layout::Groups(_)) {
+        return Ok(());
+    }
+    Err(Fault::caller(format!(
+        "topology '{}' has nothing to merge: in this job contributions do not go to owners, all are summed at once",
+        topology.name
+    ))
+    .hint("leave out merge: without it the topology sums"))
 }
 
 /// While one replica warms the model up, the others are not there for a checkpoint.

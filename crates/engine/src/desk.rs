@@ -21,7 +21,7 @@ use crate::trace::Tracer;
 use crate::walk::{Walk, Walked};
 use crate::wiring::StageWires;
 use serde::{Deserialize, Serialize};
-use starlings_consistency::Blending;
+use starlings_consistency::{Blending, Cadence};
 use starlings_core::{
     Blame, Deadline, Event, Fault, Model, Pace, Panel, Result, Role, Seat, Shard, Step, failpoint,
 };
@@ -225,10 +225,7 @@ impl Desk {
         }
         let dealer = Dealer::new(setup.holding, job.seed, job.batch);
         let (steps_a_pass, steps_max) = extent(&*learner, job, &facts)?;
-        if choices.served && steps_max.is_none() {
-            return Err(Fault::caller("this learner decides by itself when it is done, and owners cannot tell all workers")
-                .hint("set [train] steps, or choose another topology than 'star'"));
-        }
+        check_extent(&choices, steps_max, net.world())?;
         let tracer = Tracer::new(job.trace);
         let counts_itself = learner.appetite() == Appetite::Passes;
         let mut desk = Desk {
@@ -708,6 +705,25 @@ pub fn extent(learner: &dyn Learner, job: &Job, facts: &Facts) -> Result<(u64, O
         }
     };
     Ok((steps_a_pass, [steps_max, job.steps].into_iter().flatten().min()))
+}
+
+/// Whether owners and replicas of a flock of `world` can work with so many steps at most.
+fn check_extent(choices: &Choices, steps_max: Option<u64>, world: u32) -> Result<()> {
+    if choices.served && steps_max.is_none() {
+        return Err(Fault::caller(
+            "this learner decides by itself when it is done, and owners cannot tell all workers",
+        )
+        .hint("set [train] steps, or choose another topology than 'star'"));
+    }
+    match (&*choices.blend, steps_max) {
+        (Blending::Cadence(Cadence { warm, .. }), Some(steps)) if *warm >= steps && world > 1 => {
+            Err(Fault::caller(format!(
+                "a warm-up of {warm} steps leaves none of {steps} to the other workers"
+            ))
+            .hint("set a shorter warm, more [train] steps or epochs, or [cluster] workers = 1"))
+        }
+        _ => Ok(()),
+    }
 }
 
 #[cfg(test)]

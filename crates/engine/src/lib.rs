@@ -24,6 +24,7 @@ pub mod merge;
 pub mod neighbours;
 pub mod net;
 pub mod node;
+mod own_steps;
 mod pace;
 pub mod parting;
 mod placement;

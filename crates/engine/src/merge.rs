@@ -17,11 +17,13 @@ use crate::net::{Arrival, Berths, Net};
 use crate::shared_sum::SharedSum;
 use crate::spare::Spare;
 use starlings_codec::{Codec, Law, Next, Residuals, Rounds, Shapes};
-use starlings_core::{Block, Body, Deadline, Fault, Result, Seat, Step, Update, Values, failpoint};
+use starlings_core::{
+    Block, Body, Deadline, Fault, Kind, Result, Seat, Step, Update, Values, failpoint,
+};
 use starlings_topology::{Act, Move, Pattern, Topology, moves};
 use starlings_transport::shared::Turn;
 use starlings_transport::{Header, Lane};
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -51,6 +53,8 @@ pub struct Merger {
     draw: u64,
     scratch: Vec<u8>,
     bytes_raw: u64,
+    /// Tensors of f32, which factors may stand for.
+    single: Arc<BTreeSet<String>>,
     /// Where all seats of the group share a host.
     shared: Option<SharedSum>,
     /// Where the group that this seat sums with first shares a host.
@@ -90,6 +94,8 @@ pub struct MergeOptions {
     pub carriage: Carriage,
     /// The matrices that blocks stand for; blocks without one are statistics, and travel as they are.
     pub shapes: Arc<Shapes>,
+    /// Tensors of f32: factors that stand for them are f64 themselves.
+    pub single: Arc<BTreeSet<String>>,
     /// The seed of a codec's noise.
     pub seed: u64,
     /// How long to wait for a peer that is alive but silent about this sum.
@@ -101,8 +107,8 @@ impl MergeOptions {
     #[must_use]
     pub fn exact(kind: u8, net: &Net, topology: Arc<dyn Topology>, patience: Duration) -> Self {
         let group = (0..net.world()).map(Seat).collect();
-        let (carriage, shapes) = (Carriage::Numbers(raw()), Arc::default());
-        MergeOptions { kind, group, topology, carriage, shapes, seed: 0, patience }
+        let (carriage, shapes, single) = (Carriage::Numbers(raw()), Arc::default(), Arc::default());
+        MergeOptions { kind, group, topology, carriage, shapes, single, seed: 0, patience }
     }
 }
 
@@ -116,9 +122,10 @@ impl Merger {
         let me = options.group.iter().position(|&seat| seat == net.seat());
         let me = Seat(me.expect("a seat sums within its own group") as u32);
         let way = Way::of(&options, me);
-        let MergeOptions { kind, group, topology, patience, .. } = options;
+        let MergeOptions { kind, group, topology, patience, single, .. } = options;
         Merger {
             net,
+            single,
             kind,
             group,
             me,
@@ -564,6 +571,11 @@ impl Merger {
         Ok(Update { blocks: places.into_iter().filter_map(next).collect() })
     }
 
+    /// Which kind of numbers the tensor of this name has.
+    fn stands_for(&self, name: &str) -> Kind {
+        if self.single.contains(name) { Kind::F32 } else { Kind::F64 }
+    }
+
     /// Contributions go whole to everyone or to owners, as the topology says; or to owners in any case.
     fn collect(&mut self, update: Update, packer: &mut Packer, owned: bool) -> Result<Update> {
         let count = self.next_count();
@@ -585,7 +597,7 @@ impl Merger {
             for command in commands.drain(..) {
                 match command {
                     Command::Send { to, chunk, total } => {
-                        self.bytes_raw += machine.bytes_raw(chunk);
+                        self.bytes_raw += machine.bytes_raw(chunk, |name| self.stands_for(name));
                         let bytes = machine.payload(chunk, total);
                         self.send(to, (chunk, total, count), bytes, by)?;
                     }

@@ -8,6 +8,8 @@ use crate::exchange::packet::Losses;
 use crate::exchange::rows_wire::{Glasses, Pen, read, write};
 use crate::exchange::served::{Asks, Command, Event, News, Shard, WantedRows, place};
 use crate::net::{Arrival, Net};
+use crate::own_steps::OwnSteps;
+use crate::rules::Rule;
 use serde::{Deserialize, Serialize};
 use starlings_codec::{Codec, Compressor, Residuals};
 use starlings_consistency::Gate;
@@ -214,6 +216,8 @@ pub struct Client {
     /// What all have agreed on, as the first seat's shard last told.
     news: News,
     parting: Parting,
+    /// Where owners send rows by themselves: this worker's steps that they may miss.
+    own_steps: Option<OwnSteps>,
 }
 
 /// How far a worker is with leaving.
@@ -244,8 +248,32 @@ impl Client {
     pub fn new(net: Arc<Net>, service: Service, seed: u64) -> Client {
         let known = vec![Known::default(); net.world() as usize];
         let (residuals, news) = (Residuals::default(), News::default());
-        let parting = Parting::default();
-        Client { net, service, residuals, seed, bytes_raw: 0, known, news, parting }
+        let (parting, own_steps) = (Parting::default(), None);
+        Client { net, service, residuals, seed, bytes_raw: 0, known, news, parting, own_steps }
+    }
+
+    /// Where owners send rows by themselves, what is pushed also enters the own copy at once, by the rule of the owners.
+    /// Without it all owners are asked before every step, and answer when they have what was pushed.
+    #[must_use]
+    pub fn seeing_its_own(mut self, rule: Arc<dyn Rule>) -> Client {
+        let world = self.net.world();
+        self.own_steps = self.service.gate.pushes().then(|| OwnSteps::new(rule, world));
+        self
+    }
+
+    /// Whether contributions enter the own copy at once.
+    #[must_use]
+    pub fn sees_its_own(&self) -> bool {
+        self.own_steps.is_some()
+    }
+
+    /// A contribution that is about to be pushed enters the own copy, where it does so at once.
+    ///
+    /// # Errors
+    /// When it does not fit the model.
+    pub fn step(&mut self, moment: &Moment, update: &Update, model: &mut Model) -> Result<()> {
+        let Some(own_steps) = &mut self.own_steps else { return Ok(()) };
+        own_steps.take((moment, update), &self.service.owners, model)
     }
 
     /// The slowest worker has done so many steps already: owners that are asked for nothing tell only of more.
@@ -382,7 +410,7 @@ impl Client {
         let by = Deadline::after(self.service.patience);
         let mut answers = 0;
         let strict = !due.is_empty();
-        let silent = self.service.gate.pushes() && !strict && !asks.stop && !asks.cut;
+        let silent = self.own_steps.is_some() && !strict && !asks.stop && !asks.cut;
         // Whoever is about to leave wants to know that its last push has arrived.
         let silent = silent && self.parting == Parting::Stays;
         for owner in (0..self.net.world()).map(Seat) {
@@ -442,6 +470,9 @@ impl Client {
             if !place(tensor, rows) {
                 return Err(broken("rows of another table"));
             }
+        }
+        if let Some(own_steps) = &mut self.own_steps {
+            own_steps.again((from, news.own), &rows.blocks, model)?;
         }
         let known = &mut self.known[from.index()];
         known.slowest = known.slowest.max(news.slowest);

@@ -52,11 +52,13 @@ impl Table {
         };
         let blending = Arc::new(Blending::Plain);
         let pushers = (0..net.world()).map(Seat).collect();
-        let office = Office { rule, gate, blending, owners, seat: net.seat(), pushers };
+        let office =
+            Office { rule: rule.clone(), gate, blending, owners, seat: net.seat(), pushers };
         let shard = Shard::new(office, model.clone(), Step(0));
         // The thread ends with the net.
         drop(serve::start(net.clone(), shard, service.clone(), Arc::default())?);
-        Ok(Table { client: Client::new(net.clone(), service, 0), model, pushes: 0 })
+        let client = Client::new(net.clone(), service, 0).seeing_its_own(rule);
+        Ok(Table { client, model, pushes: 0 })
     }
 
     /// Adds rows to the table. One push is one step of this member's clock.
@@ -65,6 +67,7 @@ impl Table {
         self.check(&rows.index)?;
         let update = Update { blocks: vec![Block::rows(NAME, rows)] };
         self.pushes += 1;
+        self.client.step(&moment, &update, &mut self.model)?;
         self.client.push(&moment, &update, true)
     }
 
@@ -88,5 +91,41 @@ impl Table {
             && index.last().is_none_or(|&last| last < total);
         let wrong = || Fault::caller(format!("row numbers must increase and stay below {total}"));
         if sound { Ok(()) } else { Err(wrong()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bridge::adder::{PATIENCE, flock};
+    use crate::choices::{gate, rule};
+    use starlings_core::Values;
+
+    #[test]
+    fn a_member_reads_what_it_has_pushed() {
+        for parameters in ["bound = 2\npush = true", "bound = 2\npush = false"] {
+            flock(3, |perch| {
+                let options = TableOptions {
+                    rows: 3,
+                    width: 1,
+                    gate: gate("ssp", parameters).unwrap(),
+                    rule: rule("sum", "").unwrap(),
+                    carriage: Carriage::Numbers(raw()),
+                    patience: PATIENCE,
+                };
+                let mut table = Table::open(&perch.net, options).unwrap();
+                let own = perch.net.seat().0;
+                for number in 1..40 {
+                    let values = Values::F64(vec![1.0]);
+                    table.push(Rows { total: 3, width: 1, index: vec![own], values }).unwrap();
+                    let read = table.pull(&[0, 1, 2]).unwrap().values;
+                    let seen = read.as_f64().unwrap()[own as usize];
+                    assert_eq!(seen, f64::from(number), "{parameters}");
+                }
+                table.close().unwrap();
+                // Whoever leaves takes its rows along.
+                perch.exact(3).merge(Update::default()).unwrap();
+            });
+        }
     }
 }

@@ -313,3 +313,30 @@ fn movie_ratings_are_predicted_as_well_as_by_sequential_descent() {
     let rmse = test_rmse(&defaults(), &driven.model, test);
     assert!(rmse < 0.86, "{rmse}");
 }
+
+#[test]
+fn steps_that_accrue_move_the_mean_as_far_as_each_of_them_would() {
+    let learner = defaults();
+    let table = table(&[(0.0, 0.0, 4.0), (1.0, 1.0, 2.0), (0.0, 1.0, 3.0)]);
+    let facts = Drive::default().facts(&schema(2, 2), 3);
+    let fresh = learner.init(&facts, Place::WHOLE).unwrap();
+    let moment = |step| Moment { step: Step(step), pass: 0, seed: 1, rows: 3 };
+    let updates: Vec<Update> = (0..4)
+        .map(|step| contribute(&learner, &fresh, &everything(&table), moment(step)))
+        .collect();
+    let mut apart = fresh.clone();
+    for (step, update) in (0..).zip(&updates) {
+        learner.apply(&mut apart, update, &moment(step)).unwrap();
+    }
+    let mut sum = updates[0].clone();
+    let still = |name: &&str| {
+        let rows = sum.rows(name).unwrap();
+        rows.values.as_f64().unwrap().iter().all(|&number| number == 0.0)
+    };
+    assert!(["users", "items"].iter().all(still), "the first step only finds the mean");
+    updates[1..].iter().for_each(|update| sum.fold(update).unwrap());
+    let mut together = fresh.clone();
+    learner.apply(&mut together, &sum, &moment(3)).unwrap();
+    let means = [apart.f64("mean")[0], together.f64("mean")[0]];
+    assert!((means[0] - means[1]).abs() < 1e-12 && means[0] > 1.0, "{means:?}");
+}

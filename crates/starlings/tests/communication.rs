@@ -370,6 +370,72 @@ fn mixing_goes_on_where_it_was_when_a_run_is_resumed() {
 }
 
 #[test]
+fn one_that_is_alone_sees_its_own_steps_whatever_the_consistency() {
+    let stale = "cluster.consistency.name=ssp";
+    let ways: [&[&str]; 3] = [
+        &[stale],
+        &[stale, "cluster.consistency.push=false"],
+        &[
+            "cluster.consistency.name=downpour",
+            "cluster.consistency.push=1",
+            "cluster.consistency.fetch=1",
+        ],
+    ];
+    let alone: &[&str] = &["cluster.workers=1", "cluster.topology.name=star", "train.epochs=2"];
+    let group: &[&str] =
+        &["cluster.workers=3", "cluster.topology.name=grouped", "cluster.topology.group=3"];
+    for (text, flock) in [
+        (SOFTMAX, alone),
+        (SOFTMAX, &[alone, &["learner.solver=adagrad"]].concat()),
+        (RATINGS, alone),
+        (SOFTMAX, group),
+    ] {
+        let bulk = run(text, flock);
+        for way in ways {
+            let report = run(text, &[flock, way].concat());
+            assert_eq!(report.digest, bulk.digest, "{flock:?} {way:?}");
+            assert_eq!(report.lead_max, 0, "{flock:?} {way:?}");
+        }
+    }
+}
+
+#[test]
+fn steps_of_unlike_size_accrue_as_what_each_of_them_is() {
+    // The 23rd step of a pass has 30 rows, the others 64.
+    let star: &[&str] =
+        &["cluster.workers=1", "cluster.topology.name=star", "learner.l2=0", "train.steps=23"];
+    let bulk = run(SOFTMAX, star);
+    let seldom = [
+        "cluster.consistency.name=downpour",
+        "cluster.consistency.push=5",
+        "cluster.consistency.fetch=1000000",
+    ];
+    let report = run(SOFTMAX, &[star, &seldom].concat());
+    let ratio = report.objective / bulk.objective;
+    assert!((0.999..1.001).contains(&ratio), "{} for {}", report.objective, bulk.objective);
+}
+
+#[test]
+fn what_would_have_no_effect_is_refused_with_what_has_one() {
+    let merge = "cluster.topology.merge=2";
+    let local = "cluster.consistency.name=local";
+    let fold = "cluster.fold=reproducible";
+    for other in [local, "cluster.codec.name=low-rank", fold] {
+        let sets = ["cluster.topology.name=star", other];
+        let refused = train(job(SOFTMAX, &[&sets[..], &[merge]].concat()), TrainOptions::default());
+        let told = refused.err().unwrap().to_string();
+        assert!(told.contains("nothing to merge") && told.contains("leave out merge"), "{told}");
+        run(SOFTMAX, &sets);
+    }
+    let warm = ["cluster.topology.name=star", "cluster.consistency.name=downpour", "train.steps=9"];
+    let for_steps =
+        |steps: &str| train(job(SOFTMAX, &[&warm[..], &[steps]].concat()), TrainOptions::default());
+    let told = for_steps("cluster.consistency.warm=9").err().unwrap().to_string();
+    assert!(told.contains("leaves none of 9"), "{told}");
+    for_steps("cluster.consistency.warm=8").unwrap();
+}
+
+#[test]
 fn groups_that_push_and_fetch_seldom_send_less() {
     for topology in ["cluster.topology.name=grouped", "cluster.topology.name=star"] {
         let groups = match topology.ends_with("star") {

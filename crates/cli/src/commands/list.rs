@@ -8,7 +8,8 @@ use starlings::{Listing, Result};
 /// Show what a job file can choose from
 #[derive(Args)]
 #[command(after_long_help = "\
-Families: learners, plans, topologies, consistencies, codecs, rules, transports, launchers, sources, preparations.
+Families: learners, plans, topologies, consistencies, codecs, transports, launchers, sources, preparations; and rules,
+from which tables of the library (Flock::open_table) choose, and no job file.
 
 Examples:
   starlings list                    everything, one line each

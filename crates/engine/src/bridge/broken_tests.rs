@@ -38,6 +38,7 @@ fn merger(perch: &Perch) -> Merger {
         topology: summing("ring", "").unwrap(),
         carriage: codec("top-k", "ratio = 0.1").unwrap(),
         shapes: Arc::new(Shapes::from([("x".to_string(), SHAPE)])),
+        single: Arc::default(),
         seed: 3,
         patience: PATIENCE,
     };

@@ -22,9 +22,10 @@ use crate::shared_sum::SharedSum;
 use crate::trace::Tracer;
 use starlings_codec::{Codec, Law, Shapes};
 use starlings_consistency::Blending;
-use starlings_core::{Ability, Fault, Kind, Model, Result, Role, Seat, Step};
+use starlings_core::{Fault, Kind, Model, Result, Role, Seat, Step};
 use starlings_plan::Assignment;
 use starlings_topology::Pattern;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
@@ -141,6 +142,12 @@ impl Plans<'_> {
         floats.map(|(name, tensor)| (name.to_string(), (tensor.rows(), tensor.width()))).collect()
     }
 
+    /// The tensors whose numbers are f32.
+    fn single(&self) -> BTreeSet<String> {
+        let single = self.model.iter().filter(|(_, tensor)| tensor.values.kind() == Kind::F32);
+        single.map(|(name, _)| name.to_string()).collect()
+    }
+
     fn merge_options(&self, kind: u8, group: Vec<Seat>) -> MergeOptions {
         MergeOptions {
             kind,
@@ -148,6 +155,7 @@ impl Plans<'_> {
             topology: self.choices.sums.clone(),
             carriage: self.choices.carriage.clone(),
             shapes: Arc::new(self.shapes()),
+            single: Arc::new(self.single()),
             seed: self.job.seed,
             patience: self.job.patience,
         }
@@ -289,9 +297,14 @@ impl Plans<'_> {
         let (thread, ledger) = self.serve(&service, self.everyone())?;
         let habits = self.habits(self.net.seat(), self.net.world());
         let slowest = self.clocks.iter().copied().min().unwrap_or(self.start.0);
-        let client = Client::new(self.net.clone(), service, self.job.seed).begun(slowest);
+        let client = self.client(service).begun(slowest);
         let owned = Owned::new(client, self.exact(), habits, self.net.clone());
         Ok(Built { exchange: Box::new(owned), server: Some(thread), ledger })
+    }
+
+    fn client(&self, service: Service) -> Client {
+        let client = Client::new(self.net.clone(), service, self.job.seed);
+        client.seeing_its_own(Arc::new(Learned(self.choices.learner.clone())))
     }
 
     /// How one of some that push uses the owners.
@@ -301,10 +314,7 @@ impl Plans<'_> {
             Blending::Cadence(cadence) => Some(*cadence),
             _ => None,
         };
-        // Where owners send rows by themselves, or are asked seldom, a worker sees its own steps at once.
-        let local = self.choices.learner.gives().contains(&Ability::LocalSteps);
-        let echo =
-            (local && (gate.pushes() || cadence.is_some())).then(|| self.choices.learner.clone());
+        let echo = cadence.map(|_| self.choices.learner.clone());
         let skips = gate.quorum(pushers) < pushers;
         let repeats = self.survives && gate.lead_max() == Some(0);
         Habits { echo, cadence, seat, skips, repeats }
@@ -318,7 +328,7 @@ impl Plans<'_> {
         let firsts: Vec<Seat> = (0..world).step_by(size as usize).map(Seat).collect();
         let habits = self.habits(Seat(first), firsts.len() as u32);
         let (thread, ledger) = self.serve(&service, firsts)?;
-        let client = (seat == first).then(|| Client::new(self.net.clone(), service, self.job.seed));
+        let client = (seat == first).then(|| self.client(service));
         // What leaves the group is encoded by the codec; inside, contributions are summed as they are.
         let mergers = [
             self.exact_among(kinds::GROUP, group.clone()),

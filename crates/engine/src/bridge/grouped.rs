@@ -76,7 +76,7 @@ impl Grouped {
         let at = |word: i64| (word > 0).then(|| word as u64 - 1);
         let words = merged.i64(NEWS);
         let slowest = at(words[2]).unwrap_or(u64::MAX);
-        Ok(News { stop_at: at(words[0]), cut_at: at(words[1]), slowest })
+        Ok(News { stop_at: at(words[0]), cut_at: at(words[1]), slowest, ..news })
     }
 
     /// The group's step enters its own copy of the model, alike on all its seats.
@@ -117,7 +117,7 @@ impl Exchange for Grouped {
             news = client.pull(step, &Needs::All, self.habits.asks(step, asks), model)?;
             client.pulled();
         }
-        let News { stop_at, cut_at, slowest } = self.share(news, model)?;
+        let News { stop_at, cut_at, slowest, .. } = self.share(news, model)?;
         let reached = |at: Option<u64>| at.is_some_and(|at| at <= step.0);
         let cut = reached(cut_at.filter(|&at| at > self.cut_at));
         let skip_to = self.habits.late(step, slowest);
@@ -139,6 +139,8 @@ impl Exchange for Grouped {
             self.step_alone(&moment, &mut merged, model)?;
         }
         if let Some(client) = &mut self.client {
+            // The others of the group see it when the first seat shares its model.
+            client.step(&moment, &merged, model)?;
             self.accrued.take(client, cadence, (moment, merged), self.votes.part)?;
         }
         Ok(Outcome { objective, ..Outcome::default() })

@@ -84,7 +84,7 @@ impl Exchange for Owned {
         }
         let needs = if self.habits.cadence.is_some() { &Needs::All } else { needs };
         let asks = self.habits.asks(step, asks);
-        let News { stop_at, cut_at, slowest } =
+        let News { stop_at, cut_at, slowest, .. } =
             client(&self.client).pull(step, needs, asks, model)?;
         client(&self.client).pulled();
         if self.habits.repeats {
@@ -102,7 +102,7 @@ impl Exchange for Owned {
     /// Blocks leave as they are emitted, each when the next one comes: communication goes on all the time instead
     /// of in bursts at the ends of steps. What also enters the own copy, or accrues, waits for the end.
     fn stream(&mut self, moment: &Moment) -> Option<Box<dyn Sink>> {
-        if self.habits.cadence.is_some() || self.habits.echo.is_some() {
+        if self.habits.cadence.is_some() || client(&self.client).sees_its_own() {
             return None;
         }
         let (client, held) = (self.client.clone(), self.held.clone());
@@ -120,10 +120,10 @@ impl Exchange for Owned {
             update.blocks.splice(0..0, held.block.take());
         }
         if let Some(learner) = &self.habits.echo {
-            let own = if self.habits.cadence.is_some() { alone } else { moment };
-            learner.apply(model, &update, &own)?;
+            learner.apply(model, &update, &alone)?;
         }
         let mut client = client(&self.client);
+        client.step(&moment, &update, model)?;
         let parts = client.parts();
         self.accrued.take(&mut client, self.habits.cadence, (moment, update), parts)?;
         Ok(Outcome { objective, ..Outcome::default() })

@@ -11,10 +11,11 @@ use crate::exchange::model_wire::all_weights;
 use crate::exchange::ownership::Ownership;
 use crate::exchange::served::{Office, Shard};
 use crate::merge::MergeOptions;
-use crate::rules::Learned;
+use crate::rules::{Learned, Rule};
 use crate::serve::{self, Service};
 use starlings_consistency::{Blending, Cadence, Gate};
-use starlings_core::{Rng, Role, Seat, Tensor};
+use starlings_core::{Rng, Role, Rows, Seat, Tensor, Values};
+use starlings_learn::Learner;
 use starlings_topology::Form;
 use starlings_transport::Lane;
 use std::sync::Barrier;
@@ -29,9 +30,18 @@ fn serve(perch: &Perch, gate: Arc<dyn Gate>, pushers: Vec<Seat>) -> Client {
 }
 
 fn serve_from(fresh: Model, perch: &Perch, gate: Arc<dyn Gate>, pushers: Vec<Seat>) -> Client {
+    serve_by(Arc::new(Learned(Adder::shared())), fresh, perch, (gate, pushers))
+}
+
+fn serve_by(
+    rule: Arc<dyn Rule>,
+    fresh: Model,
+    perch: &Perch,
+    (gate, pushers): (Arc<dyn Gate>, Vec<Seat>),
+) -> Client {
     let owners = Arc::new(Ownership::of(&fresh, perch.net.world()));
     let office = Office {
-        rule: Arc::new(Learned(Adder::shared())),
+        rule: rule.clone(),
         gate: gate.clone(),
         blending: Arc::new(Blending::Plain),
         owners: owners.clone(),
@@ -43,7 +53,8 @@ fn serve_from(fresh: Model, perch: &Perch, gate: Arc<dyn Gate>, pushers: Vec<Sea
     let shard = Shard::new(office, fresh, Step(0));
     // The thread ends with the net.
     drop(serve::start(perch.net.clone(), shard, service.clone(), Arc::default()).unwrap());
-    Client::new(perch.net.clone(), service, 1)
+    let client = Client::new(perch.net.clone(), service, 1);
+    client.seeing_its_own(rule)
 }
 
 fn all(world: u32) -> Vec<Seat> {
@@ -292,6 +303,93 @@ fn under_every_gate_all_end_with_every_change() {
         });
         let (taken, models): (Vec<_>, Vec<_>) = runs.into_iter().unzip();
         models.iter().for_each(|model| assert_near(model, &total(&taken), 1e-12));
+    }
+}
+
+/// Takes steps in which everyone counts its own in the row `at`, and asserts that each is seen at once.
+fn counts_its_own(perch: &Perch, exchange: &mut dyn Exchange, (at, adds): (usize, f64)) {
+    let (mut model, steps) = (model(vec![0.0; LEN]), 60);
+    for number in 0..steps {
+        exchange.open(Step(number), &Needs::All, Asks::default(), &mut model).unwrap();
+        let seen = model.f64("x")[at];
+        assert_eq!(seen, number as f64 * adds, "{number} steps of seat {}", perch.seat());
+        let mut change = vec![0.0; LEN];
+        change[at] = 1.0;
+        exchange.finish(step(number, change), &mut model).unwrap();
+    }
+    exchange.close(Step(steps)).unwrap();
+    exchange.sum(vec![]).unwrap();
+}
+
+#[test]
+fn a_worker_and_a_group_always_see_their_own_steps() {
+    for parameters in ["bound = 3\npush = true", "bound = 3\npush = false", "bound = 0"] {
+        let stale = || gate("ssp", parameters).unwrap();
+        for world in [1, 3] {
+            flock(world, |perch| {
+                let mut owned = owned(&perch, stale(), None);
+                counts_its_own(&perch, &mut owned, (perch.seat(), 1.0));
+            });
+        }
+        for world in [2, 4] {
+            flock(world, |perch| {
+                let mut grouped = grouped(&perch, stale(), None);
+                counts_its_own(&perch, &mut grouped, (perch.seat() / 2, 2.0));
+            });
+        }
+    }
+}
+
+/// Adds what is pushed, divided by the rows of its step.
+struct ByRows;
+
+impl Rule for ByRows {
+    fn prepare(&self, _: &mut Model) {}
+
+    fn apply(&self, model: &mut Model, update: &Update, moment: &Moment) -> Result<()> {
+        let mut update = update.clone();
+        for block in &mut update.blocks {
+            let Body::Rows(Rows { values: Values::F64(numbers), .. }) = &mut block.body else {
+                panic!("owners are sent rows of f64");
+            };
+            numbers.iter_mut().for_each(|number| *number /= moment.rows as f64);
+        }
+        Adder.apply(model, &update, moment).map(|_| ())
+    }
+}
+
+#[test]
+fn what_accrues_is_divided_by_the_rows_of_each_step() {
+    let rows_of = |number: u64| [4, 4, 1, 4, 4, 2, 2, 3][number as usize % 8];
+    let mut wanted = vec![0.0; LEN];
+    for number in 0..20 {
+        let adds = change(0, number);
+        wanted.iter_mut().zip(adds).for_each(|(to, adds)| *to += adds / rows_of(number) as f64);
+    }
+    for push in [1, 2, 5, 100] {
+        let models = flock(1, |perch| {
+            let fresh = model(vec![0.0; LEN]);
+            let client = serve_by(
+                Arc::new(ByRows),
+                fresh.clone(),
+                &perch,
+                (gate("async", "").unwrap(), all(1)),
+            );
+            let cadence = Some(Cadence { fetch: 3, push, warm: 0 });
+            let echo = Some(Adder::shared());
+            let habits = Habits { echo, cadence, seat: Seat(0), skips: false, repeats: false };
+            let mut owned = Owned::new(client, perch.exact(3), habits, perch.net.clone());
+            let mut model = fresh;
+            for number in 0..20 {
+                owned.open(Step(number), &Needs::All, Asks::default(), &mut model).unwrap();
+                let HandedIn { moment, update, .. } = step(number, change(0, number));
+                let moment = Moment { rows: rows_of(number), ..moment };
+                owned.finish(HandedIn::new(moment, 2, vec![update]), &mut model).unwrap();
+            }
+            owned.cut(Step(20), &mut model).unwrap();
+            model.f64("x").to_vec()
+        });
+        assert_near(&models[0], &wanted, 1e-12);
     }
 }
 

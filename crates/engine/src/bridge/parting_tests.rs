@@ -48,6 +48,7 @@ fn replicated(perch: &Perch, name: &str, parameters: &str) -> Replicated {
         topology: summing("ring", "").unwrap(),
         carriage: codec(name, parameters).unwrap(),
         shapes: Arc::new(shapes),
+        single: Arc::default(),
         seed: 3,
         patience: PATIENCE,
     };

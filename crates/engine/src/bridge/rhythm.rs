@@ -11,7 +11,7 @@ use std::sync::Arc;
 /// How owners are used.
 #[derive(Clone)]
 pub struct Habits {
-    /// The learner, where contributions also enter the own copy of the model.
+    /// The learner, where there is a cadence: contributions enter the own copy between fetches.
     pub echo: Option<Arc<dyn Learner>>,
     /// When to push and fetch, where that is not every step.
     pub cadence: Option<Cadence>,
@@ -91,6 +91,11 @@ impl Accrued {
         let Some(Cadence { push, warm, .. }) = cadence else {
             return self.push(client, &moment, &update);
         };
+        // What is pushed is divided by the rows of one step, so only steps of equally many rows accrue: the last step of a
+        // pass is often shorter.
+        if self.waiting.as_ref().is_some_and(|(waiting, _)| waiting.rows != moment.rows) {
+            self.flush(client)?;
+        }
         self.add(moment, update)?;
         let steps = moment.step.0 + 1;
         // The others wait for the last step of the warm-up.

@@ -10,7 +10,7 @@ use super::cut::{Part, cut};
 use super::packet::{Packer, Place};
 use super::scheduled::{Command, Event};
 use starlings_codec::Malformed;
-use starlings_core::{Body, Rows, Seat, Update, Values, planted};
+use starlings_core::{Body, Kind, Rows, Seat, Update, Values, planted};
 use std::collections::BTreeMap;
 
 /// The machine for one sum.
@@ -105,16 +105,20 @@ impl Collected {
         self.sum
     }
 
-    /// Bytes that a chunk has in memory as dense numbers and rows.
+    /// Bytes that a chunk has in memory as dense numbers and rows. Factors are always f64; `stands_for` says of which kind the
+    /// numbers of the tensor are that a block of this name is added to.
     #[must_use]
-    pub fn bytes_raw(&self, chunk: usize) -> u64 {
+    pub fn bytes_raw(&self, chunk: usize, stands_for: impl Fn(&str) -> Kind) -> u64 {
         let bytes = |part: &Part| match &self.own.blocks[part.block].body {
             Body::Dense(values) => (part.to - part.from) * values.kind().bytes(),
             Body::Rows(rows) => {
                 let rows = rows.range(part.from as u32, part.to as u32);
                 rows.index.len() * 4 + rows.values.len() * rows.values.kind().bytes()
             }
-            Body::Factors(factors) => factors.rows as usize * factors.width as usize * 8,
+            Body::Factors(factors) => {
+                let kind = stands_for(&self.own.blocks[part.block].name);
+                factors.rows as usize * factors.width as usize * kind.bytes()
+            }
         };
         self.chunks[chunk].iter().map(bytes).sum::<usize>() as u64
     }

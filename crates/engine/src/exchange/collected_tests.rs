@@ -532,3 +532,20 @@ fn whoever_is_alone_at_last_applies_what_was_held_back() {
         "something was held back"
     );
 }
+
+#[test]
+fn factors_stand_for_a_matrix_of_the_numbers_of_their_tensor() {
+    let factors = |name: &str| {
+        let (left, right) = (vec![1.0; 4], vec![1.0; 3]);
+        let body = Body::Factors(Factors { rows: 4, width: 3, left, right });
+        Block { name: name.to_string(), body }
+    };
+    let sitting = Sitting { count: 0, me: Seat(0), world: 2 };
+    let bytes = |name: &str| {
+        let own = Update { blocks: vec![factors(name)] };
+        let machine = Collected::new(own, sitting, 1, |_| None);
+        let kind = |name: &str| if name == "single" { Kind::F32 } else { Kind::F64 };
+        (0..machine.chunks.len()).map(|chunk| machine.bytes_raw(chunk, kind)).sum::<u64>()
+    };
+    assert_eq!([bytes("single"), bytes("double")], [4 * 3 * 4, 4 * 3 * 8]);
+}

@@ -86,21 +86,7 @@ impl Ownership {
     pub fn restrict(&self, block: &Block, owner: Seat) -> Option<Block> {
         let total = self.tables.get(&block.name)?.rows;
         let owned = self.owned(&block.name, owner);
-        let rows = match &block.body {
-            Body::Rows(rows) => some_rows(rows, &owned),
-            Body::Dense(values) => {
-                let width = values.len() / total.max(1) as usize;
-                let mut part = Values::zeros(values.kind(), 0);
-                for range in &owned {
-                    let (from, to) = (range.start as usize * width, range.end as usize * width);
-                    append(&mut part, values, from..to);
-                }
-                let index = owned.into_iter().flatten().collect();
-                Rows { total, width: width as u32, index, values: part }
-            }
-            Body::Factors(_) => panic!("factors are multiplied out before they are pushed"),
-        };
-        Some(Block { name: block.name.clone(), body: Body::Rows(rows) })
+        Some(Block::rows(block.name.clone(), part_of(block, total, &owned)))
     }
 
     /// Those of some sorted row numbers that a seat owns.
@@ -119,6 +105,27 @@ impl Ownership {
 /// The tensor that a name belongs to: its own, or the one that it is the optimiser's state of.
 pub(crate) fn first_word(name: &str) -> &str {
     name.split('.').next().unwrap_or(name)
+}
+
+/// The rows of a block that lie in sorted ranges, of a tensor of `total` rows.
+///
+/// # Panics
+/// On factors: they are multiplied out before they are pushed.
+pub(crate) fn part_of(block: &Block, total: u32, ranges: &[Range<u32>]) -> Rows {
+    match &block.body {
+        Body::Rows(rows) => some_rows(rows, ranges),
+        Body::Dense(values) => {
+            let width = values.len() / total.max(1) as usize;
+            let mut part = Values::zeros(values.kind(), 0);
+            for range in ranges {
+                let (from, to) = (range.start as usize * width, range.end as usize * width);
+                append(&mut part, values, from..to);
+            }
+            let index = ranges.iter().cloned().flatten().collect();
+            Rows { total, width: width as u32, index, values: part }
+        }
+        Body::Factors(_) => panic!("factors are multiplied out before they are pushed"),
+    }
 }
 
 fn some_rows(rows: &Rows, ranges: &[Range<u32>]) -> Rows {

@@ -146,6 +146,8 @@ pub struct News {
     pub cut_at: Option<u64>,
     /// The slowest worker's clock: all steps before are in the rows.
     pub slowest: u64,
+    /// The clock of the reader itself: all its own steps before are in the rows.
+    pub own: u64,
 }
 
 /// What a shard is made of.
@@ -292,7 +294,7 @@ impl Shard {
         &self.model
     }
 
-    /// The largest lead, in steps, that any worker was allowed over the slowest.
+    /// The largest lead, in steps, that any worker had over the slowest.
     #[must_use]
     pub fn lead_max(&self) -> u64 {
         self.lead_max
@@ -421,6 +423,10 @@ impl Shard {
         if step < clock || clock == u64::MAX {
             return Err(format!("{from} pushed {} out of turn", moment.step));
         }
+        if self.office.gate.pushes() {
+            // Whoever starts steps unasked shows how far it was ahead when it pushes them.
+            self.lead_max = self.lead_max.max(step.saturating_sub(self.slowest()));
+        }
         if last {
             self.clocks.insert(from, step + 1);
         }
@@ -529,8 +535,10 @@ impl Shard {
         self.office.rule.apply(&mut self.model, update, moment)
     }
 
-    fn news(&self) -> News {
-        News { stop_at: self.stop_at, cut_at: self.cut_at, slowest: self.slowest() }
+    fn news(&self, to: Seat) -> News {
+        let clock = self.clocks.get(&to).copied().unwrap_or(u64::MAX);
+        let own = if self.barrier() { self.complete } else { clock };
+        News { stop_at: self.stop_at, cut_at: self.cut_at, slowest: self.slowest(), own }
     }
 
     /// Answers every parked pull that the gate admits by now.
@@ -549,7 +557,7 @@ impl Shard {
             match self.rows(&wanted) {
                 Ok(rows) => {
                     self.reads.read(to, &rows, gate.pushes().then_some(&wanted));
-                    out.push(Command::Answer { to, step, rows, news: self.news() });
+                    out.push(Command::Answer { to, step, rows, news: self.news(to) });
                 }
                 Err(why) => out.push(Command::Fail(format!("{to} {why}"))),
             }
@@ -590,7 +598,7 @@ impl Shard {
                 })
                 .collect();
             self.reads.read(to, &rows, None);
-            out.push(Command::Fresh { to, rows, news: self.news() });
+            out.push(Command::Fresh { to, rows, news: self.news(to) });
         }
     }
 

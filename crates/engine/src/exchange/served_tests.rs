@@ -254,6 +254,39 @@ fn fresh_rows_go_to_whoever_reads_them_when_the_slowest_clock_advances() {
 }
 
 #[test]
+fn who_starts_steps_unasked_shows_its_lead_when_it_pushes() {
+    let mut shard = shard("ssp", "bound = 2\npush = true", 2);
+    let mut leads = Vec::new();
+    for (from, step) in [(1, 0), (1, 1), (1, 2), (0, 0), (0, 1), (1, 3)] {
+        on(&mut shard, push(from, step));
+        leads.push(shard.lead_max());
+    }
+    assert_eq!(leads, [0, 1, 2, 2, 2, 2]);
+    assert_eq!(alone_for(5).lead_max(), 0, "nobody is ahead of itself");
+}
+
+/// The shard of one worker that has pushed so many steps.
+fn alone_for(steps: u64) -> Shard {
+    let mut shard = shard("ssp", "bound = 2\npush = true", 1);
+    (0..steps).for_each(|step| drop(on(&mut shard, push(0, step))));
+    shard
+}
+
+#[test]
+fn a_reader_is_told_which_of_its_own_steps_it_reads() {
+    let mut shard = shard("ssp", "bound = 2\npush = true", 2);
+    (0..2).for_each(|step| drop(on(&mut shard, push(1, step))));
+    let own = |command: &Command| match command {
+        Command::Fresh { to, news, .. } | Command::Answer { to, news, .. } => (to.0, news.own),
+        other => panic!("{other:?}"),
+    };
+    let told = on(&mut shard, push(0, 0));
+    assert_eq!(told.iter().map(own).collect::<Vec<_>>(), [(0, 1), (1, 2)]);
+    let told = on(&mut shard, pull(0, 1));
+    assert_eq!(told.iter().map(own).collect::<Vec<_>>(), [(0, 1)]);
+}
+
+#[test]
 fn impossible_requests_fail_and_do_not_panic() {
     for (name, parameters) in [("bsp", ""), ("async", ""), ("ssp", ""), ("backup-workers", "")] {
         let fresh = || shard(name, parameters, 2);

@@ -194,31 +194,38 @@ impl Learner for MatrixFactorisation {
         let mut mean = Rows::none(Kind::F64, 1, 3);
         if !ratings.is_empty() {
             mean.index.push(0);
-            mean.values = Values::F64(vec![-found.errors, ratings.len() as f64, found.squared]);
+            // Each step brings its own share with it, so that steps may accrue before they are applied.
+            let averaging = 1.0 / (work.moment.step.0 + 1) as f64;
+            let gradient = -averaging * found.errors;
+            mean.values = Values::F64(vec![gradient, ratings.len() as f64, found.squared]);
         }
         let (users, items) = (total("users"), total("items"));
-        work.outbox.emit(Block::rows("users", found.users.into_rows(users, self.rank)));
-        work.outbox.emit(Block::rows("items", found.items.into_rows(items, self.rank)));
+        let mut users = found.users.into_rows(users, self.rank);
+        let mut items = found.items.into_rows(items, self.rank);
+        // The first step only finds the mean.
+        if work.moment.step.0 == 0 {
+            users.values = Values::zeros(Kind::F64, users.values.len());
+            items.values = Values::zeros(Kind::F64, items.values.len());
+        }
+        work.outbox.emit(Block::rows("users", users));
+        work.outbox.emit(Block::rows("items", items));
         work.outbox.emit(Block::rows("mean", mean));
         Ok(())
     }
 
     fn apply(&self, model: &mut Model, update: &Update, moment: &Moment) -> Result<Outcome> {
         let rate = self.learning_rate / (1.0 + self.decay * moment.pass as f64);
-        // The first step only finds the mean.
-        let moving: &[&str] = if moment.step.0 == 0 { &[] } else { &["users", "items"] };
-        for name in moving {
+        for name in ["users", "items"] {
             if let Some(rows) = update.rows(name) {
                 move_rows(model.f64_mut(name), rows, (rate, self.l2))?;
             }
         }
         let mut outcome = Outcome::default();
         if let Some([gradient, count, squared]) = update.rows("mean").and_then(mean_sums) {
-            let averaging = 1.0 / (moment.step.0 + 1) as f64;
             // Divided by the rows of the whole step and not of this update, so that several updates of
-            // one step, applied one by one, move the mean as far as their sum would.
-            let rows = (moment.rows as f64).max(count);
-            model.f64_mut("mean")[0] -= averaging * gradient / rows;
+            // one step, applied one by one, move the mean as far as their sum would, and so that one of
+            // several steps moves it as far as each of them would.
+            model.f64_mut("mean")[0] -= gradient / moment.rows.max(1) as f64;
             outcome.objective = Some(squared / count);
         }
         Ok(outcome)

@@ -111,10 +111,12 @@ pub(crate) fn measured(job: Job, choices: Choices) -> Result<(Job, Choices)> {
 
 /// Which part of the model a seat has, in words; `None` where everyone has all of it.
 pub(crate) fn held(job: &Job, choices: &Choices, facts: &Facts, seat: Seat) -> Option<String> {
-    let place = place_of(&choices.plan.assign(seat, job.workers, job.shards).ok()?);
-    if place.stages == 1 {
+    if choices.plan.stages() == 1 {
         return None;
     }
+    // A job may have more seats than it began with. Stages go round, so that each of those has the part of one of the first.
+    let first = Seat(seat.0 % job.workers);
+    let place = place_of(&choices.plan.assign(first, job.workers, job.shards).ok()?);
     let stage = format!("stage {} of {}", place.depth() + 1, place.depths());
     let part = format!("part {} of {}", place.part() + 1, place.parts);
     let part = match (place.depths(), place.parts) {

@@ -223,6 +223,14 @@ impl Member {
     /// # Errors
     /// The fault that ended the job.
     pub fn leave(self, outcome: Result<Option<Held>>) -> Result<()> {
+        let ended = self.say_how_it_ended(outcome);
+        ended.map_err(|fault| match fault.blame() {
+            Blame::Peer(_) if self.shell.line.is_left_alone() => left_alone(),
+            _ => fault,
+        })
+    }
+
+    fn say_how_it_ended(&self, outcome: Result<Option<Held>>) -> Result<()> {
         let orders = &self.shell.orders;
         match outcome {
             // Being asked to stop and having stopped is a job well done.
@@ -378,7 +386,11 @@ fn assigned(line: &Line, options: &JoinOptions) -> Result<(Assignment, bool)> {
             Ok(received) => received,
             // Another coordinator may follow, and is asked for a seat.
             Err(fault) => {
-                line.take_up(fault)?;
+                let taken_up = line.take_up(fault);
+                taken_up.map_err(|fault| match options.stop.asked() {
+                    true => stopped_waiting(),
+                    false => fault,
+                })?;
                 continue;
             }
         };
@@ -393,12 +405,14 @@ fn assigned(line: &Line, options: &JoinOptions) -> Result<(Assignment, bool)> {
                 return Err(too_late());
             }
             Some(_) => return Err(Fault::peer(None, "the coordinator sent something unexpected")),
-            None if options.stop.asked() => {
-                return Err(Fault::interrupted("stopped while waiting for a seat"));
-            }
+            None if options.stop.asked() => return Err(stopped_waiting()),
             None => {}
         }
     }
+}
+
+fn stopped_waiting() -> Fault {
+    Fault::interrupted("stopped while waiting for a seat")
 }
 
 /// The address under which this host is seen from the coordinator: loopback stays loopback.
@@ -479,13 +493,21 @@ fn start_hearing(line: &Arc<Line>, orders: &Arc<Orders>, stop: &Stop) -> Result<
                 Err(_) if orders.is_done() => return line.close(),
                 Err(fault) => {
                     if let Err(fault) = line.take_up(fault) {
-                        return orders.abort(fault.during("the coordinator is gone"));
+                        return orders.abort(match line.is_left_alone() {
+                            true => left_alone(),
+                            false => fault.during("the coordinator is gone"),
+                        });
                     }
                 }
             }
         }
     };
     Ok(std::thread::Builder::new().name("orders".to_string()).spawn(hear)?)
+}
+
+/// What a member says that was asked to leave while nobody coordinated.
+fn left_alone() -> Fault {
+    Fault::interrupted("this worker left as asked; the coordinator is gone and was not told")
 }
 
 fn enter<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -34,6 +34,9 @@ pub(super) const ENTRY: Entry<Launcher> = Entry {
 
 /// How long another coordinator may take to be there.
 const RETURN_MS: u64 = 60_000;
+/// How long one call may take to whoever may have followed: where it is can change meanwhile.
+const RETURN_CALL_MS: u64 = 1_000;
+const CALL_MS: u64 = 10_000;
 
 fn run(task: &Task) -> Result<Trained> {
     let missing = |key: &str| {
@@ -102,6 +105,10 @@ pub(super) fn submit(
 /// # Errors
 /// A refusal, or nobody there.
 pub fn call(address: SocketAddr, ticket: &Ticket) -> Result<Control> {
+    call_within(address, ticket, CALL_MS)
+}
+
+fn call_within(address: SocketAddr, ticket: &Ticket, within_ms: u64) -> Result<Control> {
     let hello = Hello {
         purpose: Purpose::Control,
         job: ticket.job,
@@ -110,7 +117,7 @@ pub fn call(address: SocketAddr, ticket: &Ticket) -> Result<Control> {
         token: ticket.token.clone(),
         version: PROTOCOL_VERSION,
     };
-    let link = connect(address, &hello, &ticket.security(), Deadline::after_ms(10_000))?;
+    let link = connect(address, &hello, &ticket.security(), Deadline::after_ms(within_ms))?;
     Ok(Control::new(Arc::new(link)))
 }
 
@@ -163,7 +170,8 @@ impl Client<'_> {
         loop {
             if self.task.options.stop.asked() && !self.stopped {
                 self.stopped = true;
-                self.send(FromClient::Stop)?;
+                // A coordinator that is gone is noticed below.
+                let _ = self.send(FromClient::Stop);
             }
             let received = match self.control.receive(Deadline::after_ms(100)) {
                 Ok(received) => received,
@@ -211,11 +219,18 @@ impl Client<'_> {
         while !by.passed() && !self.task.options.stop.asked() {
             let ticket = Ticket::load(path).ok().filter(|it| it.job == self.door.ticket.job);
             let address = ticket.and_then(|ticket| ticket.address).unwrap_or(self.door.address);
-            if let Ok(control) = call(address, self.door.ticket) {
+            if let Ok(control) = call_within(address, self.door.ticket, RETURN_CALL_MS) {
                 self.control = control;
-                return self.send(FromClient::Return { job_id: self.door.ticket.job });
+                // One that is gone again is followed by yet another.
+                let _ = self.send(FromClient::Return { job_id: self.door.ticket.job });
+                return Ok(());
             }
             std::thread::sleep(Duration::from_millis(100));
+        }
+        if self.task.options.stop.asked() {
+            let what =
+                "stopped, as asked; the coordinator is gone, and its workers end by themselves";
+            return Err(self.resumable(Fault::interrupted(what)));
         }
         Err(fault
             .during("the coordinator is gone")

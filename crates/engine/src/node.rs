@@ -216,16 +216,18 @@ pub(crate) fn unpack(bytes: &[u8]) -> Result<Finished> {
 
 fn report(member: &Member, fault: &Fault) -> FaultReport {
     let (phase, step) = member.whereabouts.get();
+    // Members may have changed since this one was linked first.
+    let (seat, hosts) = member.seats().map_or((None, Vec::new()), |(seat, it)| (Some(seat), it));
     let rank = match fault.blame() {
         Blame::Peer(rank) => rank,
-        _ => Some(member.net.seat()),
+        _ => seat,
     };
     FaultReport {
         rank,
-        host: rank.map(|rank| member.net.host(rank).to_string()),
+        host: rank.and_then(|rank| hosts.get(rank.index()).cloned()),
         phase,
         step: Some(step),
-        seen_by: Some(member.net.seat()),
+        seen_by: seat,
         message: fault.message(),
     }
 }

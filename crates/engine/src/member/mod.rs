@@ -19,7 +19,7 @@ use mesh::{Yard, gatekeeper};
 use orders::{Orders, too_late};
 use starlings_cluster::bytes::Bytes;
 use starlings_cluster::control::Control;
-use starlings_cluster::protocol::{Assignment, FromWorker, Message, ToWorker};
+use starlings_cluster::protocol::{Assignment, FromWorker, Lineup, Message, ToWorker};
 use starlings_core::{Blame, Deadline, Epoch, Fault, JobId, Result, Seat, Step, failpoint};
 use starlings_transport::{Listener, Security, Ticket, TlsIdentity, Token};
 use std::collections::BTreeMap;
@@ -108,6 +108,8 @@ struct Shell {
     job: JobId,
     token: Token,
     parting: Parting,
+    /// Its seat and everyone's host in the newest lineup that it has, if it ever had one.
+    lineup: Mutex<Option<(Seat, Vec<String>)>>,
 }
 
 impl Member {
@@ -165,8 +167,10 @@ impl Member {
                 (Arc::new(alone), Arc::default())
             }
         };
-        let whereabouts_of = whereabouts.clone();
-        let shell = Shell { line, yard, orders, whereabouts: whereabouts_of, job, token, parting };
+        let lineup = (!newcomer).then(|| seats(&assignment.lineup()));
+        let (whereabouts_of, lineup) = (whereabouts.clone(), Mutex::new(lineup));
+        let shell =
+            Shell { line, yard, orders, whereabouts: whereabouts_of, job, token, parting, lineup };
         let (shell, threads) = (Arc::new(shell), vec![beating, hearing]);
         Ok(Member {
             assignment,
@@ -209,6 +213,11 @@ impl Member {
     #[must_use]
     pub fn parting(&self) -> Parting {
         self.shell.parting.clone()
+    }
+
+    /// Its seat and everyone's host, as of the newest lineup; `None` for a newcomer that has no seat yet.
+    pub(crate) fn seats(&self) -> Option<(Seat, Vec<String>)> {
+        enter(&self.shell.lineup).clone()
     }
 
     /// Who gives this member a new flock when members change.
@@ -333,6 +342,7 @@ impl Regroup for Rejoin {
                 false => fault,
             })?;
             shell.line.epoch.store(lineup.epoch.0, Ordering::Relaxed);
+            *enter(&shell.lineup) = Some(seats(&lineup));
             failpoint!("regroup-lineup");
             match shell.yard.link_up(&lineup, (shell.job, &shell.token)) {
                 Ok((net, _)) => {
@@ -348,6 +358,11 @@ impl Regroup for Rejoin {
             }
         }
     }
+}
+
+/// The receiver's seat in a lineup, and everyone's host.
+fn seats(lineup: &Lineup) -> (Seat, Vec<String>) {
+    (lineup.seat, lineup.roster.iter().map(|peer| peer.host.clone()).collect())
 }
 
 /// However a member ends, its links close and its threads end with it: to the others a member that did not leave

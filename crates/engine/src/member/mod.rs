@@ -252,6 +252,8 @@ impl Member {
             }
             Err(fault) => {
                 self.shell.accuse(&fault);
+                // Its last heartbeat may be many steps old, and is all that the coordinator knows of where it failed.
+                let _ = self.shell.line.mention(beat(&self.whereabouts));
                 let _ = self.tell(FromWorker::failed(self.shell.epoch(), &fault));
                 // The coordinator's last word goes to its client; this member names what it saw itself.
                 let _ = orders.last_word(VERDICT_MS);
@@ -454,7 +456,7 @@ fn start_beating(
 ) -> Result<JoinHandle<()>> {
     let (line, orders, whereabouts) = (line.clone(), orders.clone(), whereabouts.clone());
     let parting = parting.clone();
-    let beat = move || {
+    let run = move || {
         let (mut said, mut is_silent, mut late) = (false, false, None);
         while !orders.over_after(BEAT) {
             if parting.asked() {
@@ -475,15 +477,19 @@ fn start_beating(
                     return;
                 }
             }
-            let (phase, step) = whereabouts.get();
-            let (waits, bytes) = (whereabouts.waits(), whereabouts.bytes());
-            let beat = FromWorker::Beat { step, phase, waits, bytes };
-            if line.mention(beat).is_err() {
+            if line.mention(beat(&whereabouts)).is_err() {
                 return;
             }
         }
     };
-    Ok(std::thread::Builder::new().name("heartbeat".to_string()).spawn(beat)?)
+    Ok(std::thread::Builder::new().name("heartbeat".to_string()).spawn(run)?)
+}
+
+/// That this member is alive, and where it is.
+fn beat(whereabouts: &Whereabouts) -> FromWorker {
+    let (phase, step) = whereabouts.get();
+    let (waits, bytes) = (whereabouts.waits(), whereabouts.bytes());
+    FromWorker::Beat { step, phase, waits, bytes }
 }
 
 fn start_hearing(line: &Arc<Line>, orders: &Arc<Orders>, stop: &Stop) -> Result<JoinHandle<()>> {

@@ -16,6 +16,7 @@ use crate::stop::Stop;
 pub(crate) use line::call;
 use line::{Line, Welcomed, knock};
 use mesh::{Yard, gatekeeper};
+pub(crate) use orders::is_too_late;
 use orders::{Orders, too_late};
 use starlings_cluster::bytes::Bytes;
 use starlings_cluster::control::Control;
@@ -418,9 +419,8 @@ fn assigned(line: &Line, options: &JoinOptions) -> Result<(Assignment, bool)> {
             | Some(Message::ToWorker(ToWorker::LeftBehind { message })) => {
                 return Err(Fault::peer(None, message));
             }
-            Some(Message::ToWorker(ToWorker::Done | ToWorker::Stop | ToWorker::Released)) => {
-                return Err(too_late());
-            }
+            Some(Message::ToWorker(ToWorker::Done | ToWorker::Stop)) => return Err(too_late()),
+            Some(Message::ToWorker(ToWorker::Released)) => return Err(stopped_waiting()),
             Some(_) => return Err(Fault::peer(None, "the coordinator sent something unexpected")),
             None if options.stop.asked() => return Err(stopped_waiting()),
             None => {}

@@ -48,7 +48,7 @@ fn run(task: &Task) -> Result<Trained> {
     let path = task.job.ticket.as_deref().ok_or_else(|| missing("ticket"))?;
     let ticket = Ticket::load(path)?;
     let door = Door { address: resolve(address)?, ticket: &ticket, path: Some(path) };
-    submit(task, &door, &mut || None)
+    submit(task, check(task)?, &door, &mut || None)
 }
 
 /// An address from `host:port`.
@@ -73,21 +73,35 @@ pub(super) struct Door<'a> {
     pub(super) path: Option<&'a Path>,
 }
 
-/// Submits the job to a coordinator and stays until its end. `watch` may end it early with a fault.
-pub(super) fn submit(
-    task: &Task,
-    door: &Door<'_>,
-    watch: &mut dyn FnMut() -> Option<Fault>,
-) -> Result<Trained> {
+/// A job that is worth asking workers for.
+pub(super) struct Checked {
+    survey: Survey,
+    begun: Instant,
+}
+
+/// Refuses a bad job before any worker has been asked.
+///
+/// # Errors
+/// Data that cannot be read, a checkpoint that does not fit, or a job that cannot start.
+pub(super) fn check(task: &Task) -> Result<Checked> {
     #[expect(clippy::disallowed_methods, reason = "the launcher times its loading")]
     let begun = Instant::now();
     let learner = &task.choices.learner;
     let survey = survey(&task.job.train, learner.encoding(), learner.label())?;
     let survey = arrange(&task.job.train, survey, task.job.shards)?;
-    // A bad job is refused here, before any worker has been asked.
     task.told_checkpoint(&survey)?;
     task.choices.plan.assign(Seat(0), task.job.workers, task.job.shards)?;
     task.try_out(&survey)?;
+    Ok(Checked { survey, begun })
+}
+
+/// Submits the job to a coordinator and stays until its end. `watch` may end it early with a fault.
+pub(super) fn submit(
+    task: &Task,
+    Checked { survey, begun }: Checked,
+    door: &Door<'_>,
+    watch: &mut dyn FnMut() -> Option<Fault>,
+) -> Result<Trained> {
     let control = call(door.address, door.ticket)?;
     let (finished, newest, stopped, lost) = (None, None, false, None);
     let facts = task.facts(&survey);

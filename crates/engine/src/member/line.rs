@@ -336,4 +336,20 @@ mod tests {
             assert_eq!(refused.blame(), Blame::Caller);
         });
     }
+
+    #[test]
+    fn whoever_was_asked_for_is_named_when_nobody_answers() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("ticket");
+        let mut ticket = Ticket::random().unwrap();
+        ticket.address = Some("127.0.0.1:1".parse().unwrap());
+        ticket.save(&path).unwrap();
+        let options = JoinOptions {
+            patience: Duration::from_secs(1),
+            ticket_path: Some(path),
+            ..options(&ticket, "127.0.0.1:2".parse().unwrap())
+        };
+        let Err(fault) = knock(&options) else { panic!("it was let in") };
+        assert!(fault.message().contains("127.0.0.1:2: "), "{fault}");
+    }
 }

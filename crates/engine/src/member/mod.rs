@@ -534,3 +534,6 @@ fn left_alone() -> Fault {
 fn enter<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().expect("nobody panics with this lock held")
 }
+
+#[cfg(test)]
+mod coordinated_tests;

@@ -123,3 +123,27 @@ fn a_refused_job_speaks_with_one_voice() {
     assert_eq!(ended.err.matches("error: ").count(), 1, "{ended:?}");
     ended.failed(2, &["checkpoint"]);
 }
+
+/// A coordinator is killed before it has a job: whoever waits there waits at the next one.
+#[test]
+fn a_coordinator_without_a_job_is_followed_by_another() {
+    let folder = folder("2");
+    for flags in [&["--tls"][..], &[]] {
+        let (first, address) = coordinator(folder.path(), flags);
+        let workers = ["anne", "bert"].map(|host| join(folder.path(), &address, host));
+        await_members(folder.path(), &address, 2);
+        first.signal("KILL");
+        first.end();
+        let (second, elsewhere) = coordinator(folder.path(), &["--resume"]);
+        let at = format!("cluster.coordinator={elsewhere}");
+        let words = ["train", "job.toml", "--json", "--set", &at, "--set", "train.steps=200"];
+        let ended = starlings(folder.path(), &words);
+        assert_eq!(ended.report()["workers"], 2, "{ended:?}");
+        for process in workers.into_iter().chain([second]) {
+            assert_eq!(process.end().code, Some(0));
+        }
+        let over =
+            starlings(folder.path(), &["coordinator", "--listen", "127.0.0.1:0", "--resume"]);
+        over.failed(2, &["tells of no unfinished job"]);
+    }
+}

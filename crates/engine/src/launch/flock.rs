@@ -106,8 +106,15 @@ pub(super) fn submit(
     let (finished, newest, stopped, lost) = (None, None, false, None);
     let facts = task.facts(&survey);
     let told = Told::new(task.choices.completion());
-    let mut client = Client { task, door, control, facts, finished, newest, stopped, lost, told };
-    client.send(order(task, &survey)?)?;
+    let unheard = Some(order(task, &survey)?);
+    let mut client =
+        Client { task, door, control, facts, finished, newest, stopped, lost, told, unheard };
+    // A coordinator that is gone is noticed by whoever waits for its answer.
+    if let Err(fault) = client.submit()
+        && !matches!(fault.blame(), Blame::Peer(_))
+    {
+        return Err(fault);
+    }
     task.tell_start(&survey)?;
     let finished = client.follow(watch)?;
     let loading = begun.elapsed().saturating_sub(Duration::from_secs_f64(finished.figures.seconds));
@@ -172,11 +179,19 @@ struct Client<'a> {
     /// Who was lost and has not been replaced: the first, for what others say then follows from it.
     lost: Option<FaultReport>,
     told: Told,
+    /// The job, until a coordinator says that it has it.
+    unheard: Option<FromClient>,
 }
 
 impl Client<'_> {
     fn send(&self, said: FromClient) -> Result<()> {
         self.control.send(&Message::FromClient(said), Deadline::after_ms(10_000))
+    }
+
+    /// Brings a coordinator the job, or asks one that has it for what happens there.
+    fn submit(&self) -> Result<()> {
+        let returns = FromClient::Return { job_id: self.door.ticket.job };
+        self.send(self.unheard.clone().unwrap_or(returns))
     }
 
     /// Follows the job to its end.
@@ -202,6 +217,7 @@ impl Client<'_> {
                 }
             };
             match message {
+                Message::ToClient(ToClient::Accepted { .. }) => self.unheard = None,
                 Message::ToClient(ToClient::Event(text)) => self.relay(read_event(&text)?),
                 Message::ToClient(ToClient::Model(bytes)) => {
                     self.finished = Some(unpack(&bytes.0)?)
@@ -236,7 +252,7 @@ impl Client<'_> {
             if let Ok(control) = call_within(address, self.door.ticket, RETURN_CALL_MS) {
                 self.control = control;
                 // One that is gone again is followed by yet another.
-                let _ = self.send(FromClient::Return { job_id: self.door.ticket.job });
+                let _ = self.submit();
                 return Ok(());
             }
             std::thread::sleep(Duration::from_millis(100));

@@ -16,7 +16,7 @@ use crate::protocol::{
     ToWorker, Token,
 };
 use crate::roster::{MemberId, MemberInfo, Standing};
-use crate::succession::Unfinished;
+use crate::succession::{Unfinished, awaited};
 use starlings_core::{Blame, Deadline, Epoch, Event, Fault, FaultReport, Result, Seat, failpoint};
 use starlings_transport::{
     Gatekeeper, JobAuthority, Link, Listener, Purpose, Security, Ticket, Verdict as Door,
@@ -87,10 +87,12 @@ impl Coordinator {
         if let Some(authority) = &coordinator.authority {
             journal.append(&Record::Authority(Bytes(authority.key())))?;
         }
+        // On disk before anyone has the ticket: whoever joins may wait at the next coordinator.
+        journal.append(&Record::Opened { job: coordinator.ticket.job })?;
         Ok(Coordinator { journal: Some(journal), ..coordinator })
     }
 
-    /// Takes over the unfinished job of a coordinator that is gone.
+    /// Takes over from a coordinator that is gone: its unfinished job, or its waiting for one.
     ///
     /// # Errors
     /// There is no such job, another coordinator has its journal, or the address is taken.
@@ -101,12 +103,18 @@ impl Coordinator {
         path: &Path,
     ) -> Result<Coordinator> {
         let (journal, records) = Journal::open(path)?;
+        let awaited = awaited(&records);
         let (key, unfinished) = Unfinished::read(records);
         let authority = key.map(|key| JobAuthority::again(ticket.job, &key.0)).transpose()?;
         failpoint!("resume-read");
-        if unfinished.is_none() {
-            let what = format!("{} tells of no unfinished job", path.display());
-            return Err(Fault::caller(what).hint("leave out --resume to wait for a new job"));
+        let wrong =
+            |what: String| Fault::caller(what).hint("leave out --resume to wait for a new job");
+        if awaited.is_some_and(|job| job != ticket.job) {
+            let what = format!("{} tells of another job than the ticket does", path.display());
+            return Err(wrong(what));
+        }
+        if unfinished.is_none() && awaited.is_none() {
+            return Err(wrong(format!("{} tells of no unfinished job", path.display())));
         }
         let coordinator = Coordinator::listen(address, ticket, authority, options)?;
         failpoint!("resume-listening");
@@ -310,6 +318,7 @@ impl Desk {
                         let message = message.clone();
                         self.tell_worker(id, ToWorker::Abort { message, fault: None });
                     }
+                    self.remember(&Record::Ended);
                     return Err(Fault::interrupted("stopped before a job came"));
                 }
                 let reason = "stopped, as asked".to_string();
@@ -430,6 +439,14 @@ impl Desk {
     fn client_said(&mut self, id: u64, said: FromClient) {
         match said {
             FromClient::Submit { job, wish, survey } => {
+                let is_known = self
+                    .job
+                    .as_ref()
+                    .is_some_and(|(known, ..)| *known == job && self.missing.is_some());
+                if is_known && self.submitter.is_none() {
+                    // The coordinator before this one took the job and could not say so any more.
+                    return self.take_back_submitter(id, MODEL_MS);
+                }
                 if self.submitter.is_some() || self.job.is_some() {
                     let busy = Fault::caller("this coordinator has a job already")
                         .hint("start another coordinator for another job");

@@ -10,7 +10,7 @@ use crate::deal::Deal;
 use crate::membership::Wish;
 use crate::roster::{MemberId, MemberInfo};
 use serde::{Deserialize, Serialize};
-use starlings_core::{Blame, Deadline, Epoch, Fault, Result, failpoint};
+use starlings_core::{Blame, Deadline, Epoch, Fault, JobId, Result, failpoint};
 use std::fs::{File, OpenOptions, Permissions};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::PermissionsExt;
@@ -79,6 +79,11 @@ pub enum Record {
     },
     /// Another coordinator has taken over.
     TakenOver,
+    /// A coordinator waits for workers and a job.
+    Opened {
+        /// The name of the job to come, as in the ticket.
+        job: JobId,
+    },
 }
 
 /// The journal of one coordinator.

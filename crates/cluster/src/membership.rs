@@ -12,14 +12,15 @@
 
 mod accusing;
 mod leaving;
+mod losing;
 mod returning;
 
 pub use crate::words::{Command, Event, Options, Verdict, Wish};
 
 use crate::delivery::{Delivery, Next};
 use crate::detector::Detector;
+use crate::roster::suspicion;
 use crate::roster::{Accusation, MemberId, MemberInfo, Placed, Progress, Roster, Standing};
-use crate::roster::{last_known, suspicion};
 use crate::silence::Silences;
 use accusing::can_wait;
 use leaving::Heirless;
@@ -604,62 +605,6 @@ impl Membership {
         }
     }
 
-    /// Reports one member's failure. The others go on without it, unless the job cannot or the failure would be
-    /// theirs, too.
-    fn condemn(
-        &mut self,
-        now: u64,
-        seat: Seat,
-        Charge { how, blame, returns }: Charge<'_>,
-        out: &mut Vec<Command>,
-    ) {
-        let Stage::Running(run) = &mut self.stage else { return };
-        let survives = run.wish.least.is_some();
-        let placed = &mut run.roster.placed[seat.index()];
-        // While the others wait for the result, the dead are still on the roster.
-        if placed.standing == Standing::Dead {
-            return;
-        }
-        placed.standing = Standing::Dead;
-        self.absent.0.retain(|it| *it != placed.info.member);
-        let (progress, seen_by) = last_known(placed, &run.accusations);
-        let MemberInfo { member, host, pid, .. } = placed.info.clone();
-        let (step, phase) = match progress {
-            Some(progress) => (Some(progress.step), progress.phase),
-            None => (None, "starting".to_owned()),
-        };
-        let during = step.map_or(phase.clone(), |step| format!("{step}, {phase}"));
-        let verb = if blame.is_some() { "failed" } else { "was lost" };
-        let message = format!("{seat} on {host} (process {pid}) {verb} in {during}: {how}");
-        let host = Some(host);
-        let reason = message.clone();
-        out.push(Command::Fault(FaultReport {
-            rank: Some(seat),
-            host,
-            phase,
-            step,
-            seen_by,
-            message,
-        }));
-        if blame.is_none() {
-            // It may be there all the same, and wonder.
-            let what = if survives { "the flock goes on without" } else { "the job ends with" };
-            let reason = format!("{what} this worker: {reason}");
-            let returns = returns && survives;
-            out.push(Command::Tell { member, verdict: Verdict::GivenUp { reason, returns } });
-        }
-        self.forget(member, out);
-        let theirs_too = matches!(blame, Some(Blame::Caller | Blame::Interrupted));
-        let Stage::Running(run) = &self.stage else { return };
-        if survives && run.is_over() {
-            self.complete_if_done(now, out);
-        } else if survives && !theirs_too && run.roster.running() > 0 {
-            self.regroup(now, Vec::new(), out);
-        } else {
-            self.abort(blame.unwrap_or(Blame::Peer(Some(seat))), reason, out);
-        }
-    }
-
     fn stop(&mut self, now: u64, blame: Blame, reason: String, out: &mut Vec<Command>) {
         if self.is_stopped_by_last(blame, &reason) {
             return;
@@ -684,9 +629,7 @@ impl Membership {
             self.lost(now, member, &format!("nothing was heard of it for {silence} ms"), out);
         }
         if now >= self.absent.1 {
-            for member in std::mem::take(&mut self.absent.0) {
-                self.lost(now, member, "it did not return to a new coordinator", out);
-            }
+            self.give_up_the_absent(now, out);
         }
         if self.have_witnesses_spoken(now) {
             self.bury_the_closed(now, out);
@@ -785,6 +728,8 @@ mod accusing_tests;
 mod delivery_tests;
 #[cfg(test)]
 mod ending_tests;
+#[cfg(test)]
+mod losing_tests;
 #[cfg(test)]
 mod path_tests;
 #[cfg(test)]

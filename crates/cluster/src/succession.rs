@@ -6,7 +6,7 @@ use crate::deal::Deal;
 use crate::journal::Record;
 use crate::membership::Wish;
 use crate::roster::{MemberId, MemberInfo};
-use starlings_core::{Blame, Epoch, planted};
+use starlings_core::{Blame, Epoch, JobId, planted};
 use std::collections::BTreeMap;
 
 /// What another coordinator has left.
@@ -60,6 +60,16 @@ pub enum Ending {
     },
 }
 
+/// The job that a coordinator waited for when it was lost, where none had come.
+#[must_use]
+pub fn awaited(records: &[Record]) -> Option<JobId> {
+    records.iter().fold(None, |awaited, record| match record {
+        Record::Opened { job } => Some(*job),
+        Record::Submitted { .. } | Record::Ended => None,
+        _ => awaited,
+    })
+}
+
 impl Unfinished {
     /// Reads a journal: the key of the job's authority, and what is to be gone on with.
     #[must_use]
@@ -110,7 +120,10 @@ impl Unfinished {
                 self.ending = Some(Ending::GivenUp { blame, reason });
             }
             Record::TakenOver => self.heirs += 1,
-            Record::Authority(_) | Record::Submitted { .. } | Record::Ended => {}
+            Record::Authority(_)
+            | Record::Submitted { .. }
+            | Record::Ended
+            | Record::Opened { .. } => {}
         }
     }
 }
@@ -140,6 +153,17 @@ mod tests {
 
     fn epoch(epoch: u32, roster: Vec<MemberInfo>) -> Record {
         Record::Epoch { epoch: Epoch(epoch), roster, deal: Deal::new() }
+    }
+
+    #[test]
+    fn a_job_is_awaited_until_it_comes_or_the_coordinator_ends() {
+        let opened = Record::Opened { job: JobId(7) };
+        let submitted = Record::Submitted { job: "x".into(), wish: Wish::fixed(2), survey: None };
+        let key = Record::Authority(Bytes(vec![1]));
+        assert_eq!(awaited(&[key.clone(), opened.clone()]), Some(JobId(7)));
+        assert_eq!(awaited(&[key]), None);
+        assert_eq!(awaited(&[opened.clone(), submitted]), None);
+        assert_eq!(awaited(&[opened, Record::Ended]), None);
     }
 
     #[test]

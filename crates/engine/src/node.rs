@@ -6,7 +6,7 @@ use crate::clock::Observer;
 use crate::desk::{Deliver, Figures, Finished, holders};
 use crate::job::{Job, Surroundings};
 use crate::launch::place::{Place, lay};
-use crate::member::{Held, JoinOptions, Member};
+use crate::member::{Held, JoinOptions, Member, is_too_late};
 use crate::stock::Stock;
 use crate::train::{Options, Task};
 use crate::worker;
@@ -30,7 +30,16 @@ const RETURN_PATIENCE: Duration = Duration::from_secs(5);
 /// # Errors
 /// Whatever ended the job before its end.
 pub fn serve(options: &JoinOptions) -> Result<()> {
-    serve_and_tell(options, &|_| {})
+    serve_and_tell(options, &|_| {}).map(|_| ())
+}
+
+/// What a worker's part was in a job that ended well.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Served {
+    /// It worked.
+    Worked,
+    /// The job ended before it had a seat.
+    TooLate,
 }
 
 /// As [`serve`]; a worker that was taken for lost and is there after all (it stood still, or its link is back) comes again as
@@ -38,7 +47,15 @@ pub fn serve(options: &JoinOptions) -> Result<()> {
 ///
 /// # Errors
 /// Whatever ended the job before its end.
-pub fn serve_and_tell(options: &JoinOptions, tell: &dyn Fn(&Fault)) -> Result<()> {
+pub fn serve_and_tell(options: &JoinOptions, tell: &dyn Fn(&Fault)) -> Result<Served> {
+    match serve_again_and_again(options, tell) {
+        Ok(()) => Ok(Served::Worked),
+        Err(fault) if is_too_late(&fault) => Ok(Served::TooLate),
+        Err(fault) => Err(fault),
+    }
+}
+
+fn serve_again_and_again(options: &JoinOptions, tell: &dyn Fn(&Fault)) -> Result<()> {
     let (fault, mut returns) = match take_part(Member::join(options)?, options) {
         (Err(fault), true) => (fault, 1),
         (ended, _) => return ended,
@@ -216,16 +233,18 @@ pub(crate) fn unpack(bytes: &[u8]) -> Result<Finished> {
 
 fn report(member: &Member, fault: &Fault) -> FaultReport {
     let (phase, step) = member.whereabouts.get();
+    // Members may have changed since this one was linked first.
+    let (seat, hosts) = member.seats().map_or((None, Vec::new()), |(seat, it)| (Some(seat), it));
     let rank = match fault.blame() {
         Blame::Peer(rank) => rank,
-        _ => Some(member.net.seat()),
+        _ => seat,
     };
     FaultReport {
         rank,
-        host: rank.map(|rank| member.net.host(rank).to_string()),
+        host: rank.and_then(|rank| hosts.get(rank.index()).cloned()),
         phase,
         step: Some(step),
-        seen_by: Some(member.net.seat()),
+        seen_by: seat,
         message: fault.message(),
     }
 }

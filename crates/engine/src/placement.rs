@@ -111,10 +111,12 @@ pub(crate) fn measured(job: Job, choices: Choices) -> Result<(Job, Choices)> {
 
 /// Which part of the model a seat has, in words; `None` where everyone has all of it.
 pub(crate) fn held(job: &Job, choices: &Choices, facts: &Facts, seat: Seat) -> Option<String> {
-    let place = place_of(&choices.plan.assign(seat, job.workers, job.shards).ok()?);
-    if place.stages == 1 {
+    if choices.plan.stages() == 1 {
         return None;
     }
+    // A job may have more seats than it began with. Stages go round, so that each of those has the part of one of the first.
+    let first = Seat(seat.0 % job.workers);
+    let place = place_of(&choices.plan.assign(first, job.workers, job.shards).ok()?);
     let stage = format!("stage {} of {}", place.depth() + 1, place.depths());
     let part = format!("part {} of {}", place.part() + 1, place.parts);
     let part = match (place.depths(), place.parts) {
@@ -226,5 +228,29 @@ mod tests {
         }
         let fault = plan("[place]\n0 = '1-2'", Some("data-parallel")).unwrap_err().to_string();
         assert!(fault.contains("'data-parallel' has none"), "{fault}");
+    }
+
+    #[test]
+    fn a_seat_beyond_those_that_a_job_began_with_has_the_part_of_one_of_them() {
+        for (plan, workers, told) in [
+            ("data-parallel", "{ min = 1, max = 4 }", None),
+            ("{ name = 'pipeline', stages = 2 }", "{ min = 2, max = 4 }", Some("stage 2 of 2")),
+            ("{ name = 'tensor', parts = 2 }", "{ min = 2, max = 4 }", Some("part 2 of 2")),
+        ] {
+            let plan = if plan.starts_with('{') { plan.to_string() } else { format!("'{plan}'") };
+            let text = format!(
+                "[data]\ntrain = 'digits'\nlabel = 'class'\n[learner]\nname = 'mlp'\nhidden = [8, 8]\n\
+                 [cluster]\nlauncher = 'flock'\nworkers = {workers}\nplan = {plan}\n"
+            );
+            let around = crate::job::Surroundings { folder: "/".into(), cores: 2 };
+            let job = Job::parse(&text, &[], &around).unwrap();
+            let choices = Choices::of(&job).unwrap();
+            let learner = &choices.learner;
+            let found = survey(&job.train, learner.encoding(), learner.label()).unwrap();
+            let facts = facts(&job, &arrange(&job.train, found, job.shards).unwrap());
+            let held = held(&job, &choices, &facts, Seat(3));
+            assert_eq!(held.is_some(), told.is_some(), "{plan}: {held:?}");
+            assert!(held.unwrap_or_default().contains(told.unwrap_or_default()), "{plan}");
+        }
     }
 }

@@ -59,7 +59,7 @@ pub use starlings_engine::launch::flock::{resolve, status};
 #[cfg(feature = "mpi")]
 pub use starlings_engine::launch::mpi;
 pub use starlings_engine::member::JoinOptions;
-pub use starlings_engine::node::{serve, serve_and_tell};
+pub use starlings_engine::node::{Served, serve, serve_and_tell};
 pub use starlings_engine::stop::Stop;
 pub use starlings_learn::{Branch, Importance, Samples};
 #[cfg(feature = "modules")]

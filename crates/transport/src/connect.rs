@@ -29,6 +29,20 @@ pub fn connect(
     security: &Security,
     by: Deadline,
 ) -> Result<TcpLink> {
+    connect_unless(address, hello, security, by, &|| false)
+}
+
+/// As [`connect`], and calls no more as soon as `is_over` says so.
+///
+/// # Errors
+/// As `connect`.
+pub fn connect_unless(
+    address: SocketAddr,
+    hello: &Hello,
+    security: &Security,
+    by: Deadline,
+    is_over: &dyn Fn() -> bool,
+) -> Result<TcpLink> {
     let tls = match security {
         Security::Plain => None,
         Security::Tls(identity) => Some(identity.client()?),
@@ -42,7 +56,7 @@ pub fn connect(
         };
         match by.left() {
             // The other side may be starting, or turning callers away for a moment.
-            Some(left) if left > pause => std::thread::sleep(pause),
+            Some(left) if left > pause && !is_over() => std::thread::sleep(pause),
             _ => return Err(unreachable(address, hello, &why)),
         }
         pause = (pause * 2).min(PAUSE_MAX);

@@ -21,7 +21,7 @@ pub mod transports;
 mod turn;
 mod watch;
 
-pub use connect::connect;
+pub use connect::{connect, connect_unless};
 pub use frame::{
     Envelope, Expected, Frame, HEADER_BYTES, Header, Lane, PAYLOAD_BYTES_MAX, decode,
     decode_header, encode_header,

@@ -3,7 +3,7 @@
 use crate::output::complain;
 use crate::signals;
 use clap::Args;
-use starlings::{JoinOptions, Result, Ticket, resolve};
+use starlings::{JoinOptions, Result, Served, Ticket, resolve};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -56,13 +56,16 @@ pub(super) fn run(arguments: Arguments) -> Result<()> {
     if !is_quiet {
         complain(&format!("joining {} as {}", options.coordinator, options.host));
     }
-    starlings::serve_and_tell(&options, &|fault| {
+    let served = starlings::serve_and_tell(&options, &|fault| {
         if !is_quiet {
             complain(&format!("{fault}; joining again"));
         }
     })?;
     if !is_quiet {
-        complain("the job is done");
+        complain(match served {
+            Served::Worked => "the job is done",
+            Served::TooLate => "the job ended before this worker had a seat",
+        });
     }
     Ok(())
 }

@@ -9,6 +9,7 @@ mod bad_input;
 mod bad_surroundings;
 mod book;
 mod examples;
+mod exits;
 mod flock;
 mod hadoop;
 mod hostile;

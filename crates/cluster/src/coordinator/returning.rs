@@ -113,6 +113,7 @@ impl Desk {
     /// Whoever submitted the job is here again, and is told what it has missed.
     pub(super) fn take_back_submitter(&mut self, id: u64, within_ms: u64) {
         (self.submitter, self.missing) = (Some(id), None);
+        self.tell_client(id, ToClient::Accepted { job_id: self.ticket.job }, within_ms);
         for message in std::mem::take(&mut self.kept) {
             self.tell_client(id, message, within_ms);
         }

@@ -34,6 +34,9 @@ pub(super) const ENTRY: Entry<Launcher> = Entry {
 
 /// How long another coordinator may take to be there.
 const RETURN_MS: u64 = 60_000;
+/// How long one call may take to whoever may have followed: where it is can change meanwhile.
+const RETURN_CALL_MS: u64 = 1_000;
+const CALL_MS: u64 = 10_000;
 
 fn run(task: &Task) -> Result<Trained> {
     let missing = |key: &str| {
@@ -45,7 +48,7 @@ fn run(task: &Task) -> Result<Trained> {
     let path = task.job.ticket.as_deref().ok_or_else(|| missing("ticket"))?;
     let ticket = Ticket::load(path)?;
     let door = Door { address: resolve(address)?, ticket: &ticket, path: Some(path) };
-    submit(task, &door, &mut || None)
+    submit(task, check(task)?, &door, &mut || None)
 }
 
 /// An address from `host:port`.
@@ -70,27 +73,48 @@ pub(super) struct Door<'a> {
     pub(super) path: Option<&'a Path>,
 }
 
-/// Submits the job to a coordinator and stays until its end. `watch` may end it early with a fault.
-pub(super) fn submit(
-    task: &Task,
-    door: &Door<'_>,
-    watch: &mut dyn FnMut() -> Option<Fault>,
-) -> Result<Trained> {
+/// A job that is worth asking workers for.
+pub(super) struct Checked {
+    survey: Survey,
+    begun: Instant,
+}
+
+/// Refuses a bad job before any worker has been asked.
+///
+/// # Errors
+/// Data that cannot be read, a checkpoint that does not fit, or a job that cannot start.
+pub(super) fn check(task: &Task) -> Result<Checked> {
     #[expect(clippy::disallowed_methods, reason = "the launcher times its loading")]
     let begun = Instant::now();
     let learner = &task.choices.learner;
     let survey = survey(&task.job.train, learner.encoding(), learner.label())?;
     let survey = arrange(&task.job.train, survey, task.job.shards)?;
-    // A bad job is refused here, before any worker has been asked.
     task.told_checkpoint(&survey)?;
     task.choices.plan.assign(Seat(0), task.job.workers, task.job.shards)?;
     task.try_out(&survey)?;
+    Ok(Checked { survey, begun })
+}
+
+/// Submits the job to a coordinator and stays until its end. `watch` may end it early with a fault.
+pub(super) fn submit(
+    task: &Task,
+    Checked { survey, begun }: Checked,
+    door: &Door<'_>,
+    watch: &mut dyn FnMut() -> Option<Fault>,
+) -> Result<Trained> {
     let control = call(door.address, door.ticket)?;
     let (finished, newest, stopped, lost) = (None, None, false, None);
     let facts = task.facts(&survey);
     let told = Told::new(task.choices.completion());
-    let mut client = Client { task, door, control, facts, finished, newest, stopped, lost, told };
-    client.send(order(task, &survey)?)?;
+    let unheard = Some(order(task, &survey)?);
+    let mut client =
+        Client { task, door, control, facts, finished, newest, stopped, lost, told, unheard };
+    // A coordinator that is gone is noticed by whoever waits for its answer.
+    if let Err(fault) = client.submit()
+        && !matches!(fault.blame(), Blame::Peer(_))
+    {
+        return Err(fault);
+    }
     task.tell_start(&survey)?;
     let finished = client.follow(watch)?;
     let loading = begun.elapsed().saturating_sub(Duration::from_secs_f64(finished.figures.seconds));
@@ -102,6 +126,10 @@ pub(super) fn submit(
 /// # Errors
 /// A refusal, or nobody there.
 pub fn call(address: SocketAddr, ticket: &Ticket) -> Result<Control> {
+    call_within(address, ticket, CALL_MS)
+}
+
+fn call_within(address: SocketAddr, ticket: &Ticket, within_ms: u64) -> Result<Control> {
     let hello = Hello {
         purpose: Purpose::Control,
         job: ticket.job,
@@ -110,7 +138,7 @@ pub fn call(address: SocketAddr, ticket: &Ticket) -> Result<Control> {
         token: ticket.token.clone(),
         version: PROTOCOL_VERSION,
     };
-    let link = connect(address, &hello, &ticket.security(), Deadline::after_ms(10_000))?;
+    let link = connect(address, &hello, &ticket.security(), Deadline::after_ms(within_ms))?;
     Ok(Control::new(Arc::new(link)))
 }
 
@@ -151,6 +179,8 @@ struct Client<'a> {
     /// Who was lost and has not been replaced: the first, for what others say then follows from it.
     lost: Option<FaultReport>,
     told: Told,
+    /// The job, until a coordinator says that it has it.
+    unheard: Option<FromClient>,
 }
 
 impl Client<'_> {
@@ -158,12 +188,19 @@ impl Client<'_> {
         self.control.send(&Message::FromClient(said), Deadline::after_ms(10_000))
     }
 
+    /// Brings a coordinator the job, or asks one that has it for what happens there.
+    fn submit(&self) -> Result<()> {
+        let returns = FromClient::Return { job_id: self.door.ticket.job };
+        self.send(self.unheard.clone().unwrap_or(returns))
+    }
+
     /// Follows the job to its end.
     fn follow(&mut self, watch: &mut dyn FnMut() -> Option<Fault>) -> Result<Finished> {
         loop {
             if self.task.options.stop.asked() && !self.stopped {
                 self.stopped = true;
-                self.send(FromClient::Stop)?;
+                // A coordinator that is gone is noticed below.
+                let _ = self.send(FromClient::Stop);
             }
             let received = match self.control.receive(Deadline::after_ms(100)) {
                 Ok(received) => received,
@@ -180,6 +217,7 @@ impl Client<'_> {
                 }
             };
             match message {
+                Message::ToClient(ToClient::Accepted { .. }) => self.unheard = None,
                 Message::ToClient(ToClient::Event(text)) => self.relay(read_event(&text)?),
                 Message::ToClient(ToClient::Model(bytes)) => {
                     self.finished = Some(unpack(&bytes.0)?)
@@ -211,11 +249,18 @@ impl Client<'_> {
         while !by.passed() && !self.task.options.stop.asked() {
             let ticket = Ticket::load(path).ok().filter(|it| it.job == self.door.ticket.job);
             let address = ticket.and_then(|ticket| ticket.address).unwrap_or(self.door.address);
-            if let Ok(control) = call(address, self.door.ticket) {
+            if let Ok(control) = call_within(address, self.door.ticket, RETURN_CALL_MS) {
                 self.control = control;
-                return self.send(FromClient::Return { job_id: self.door.ticket.job });
+                // One that is gone again is followed by yet another.
+                let _ = self.submit();
+                return Ok(());
             }
             std::thread::sleep(Duration::from_millis(100));
+        }
+        if self.task.options.stop.asked() {
+            let what =
+                "stopped, as asked; the coordinator is gone, and its workers end by themselves";
+            return Err(self.resumable(Fault::interrupted(what)));
         }
         Err(fault
             .during("the coordinator is gone")

@@ -6,7 +6,7 @@
 //! or `"shared"` MPI only starts the processes and passes the ticket; then the flock is one as any other.
 
 use super::Launcher;
-use super::flock::{Door, resolve, status, submit};
+use super::flock::{Door, check, resolve, status, submit};
 use super::place::{Place, lay};
 use super::processes::Watch;
 use crate::choices::Choices;
@@ -255,7 +255,8 @@ fn over_sockets(world: &'static World, task: &Task) -> Result<Trained> {
     let mut watch = || failed.lock().unwrap_or_else(PoisonError::into_inner).take();
     let followers: Vec<Control> = (1..world.size()).map(|rank| terms_link(world, rank)).collect();
     invite(&followers, address, &ticket, &mut watch)?;
-    let trained = submit(task, &Door { address, ticket: &ticket, path: None }, &mut watch);
+    let door = Door { address, ticket: &ticket, path: None };
+    let trained = check(task).and_then(|checked| submit(task, checked, &door, &mut watch));
     over.store(true, Ordering::Relaxed);
     if let Err(fault) = &trained
         && fault.blame() != Blame::Interrupted

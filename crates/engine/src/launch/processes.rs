@@ -2,7 +2,7 @@
 //! thread of this process; children get their ticket in a file that only this user can read.
 
 use super::Launcher;
-use super::flock::{Door, submit};
+use super::flock::{Door, check, submit};
 use crate::train::{Task, Trained};
 use starlings_cluster::coordinator::Coordinator;
 use starlings_cluster::membership;
@@ -27,8 +27,10 @@ pub(super) const ENTRY: Entry<Launcher> = Entry {
 
 fn run(task: &Task) -> Result<Trained> {
     let program = task.options.program.as_deref();
+    // Workers of a job that is refused would only wonder what became of it.
+    let checked = check(task)?;
     with_children(program, (task.job.workers, false), |address, ticket, watch| {
-        submit(task, &Door { address, ticket, path: None }, watch)
+        submit(task, checked, &Door { address, ticket, path: None }, watch)
     })
 }
 

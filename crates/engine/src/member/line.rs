@@ -6,7 +6,7 @@ use super::{JoinOptions, enter, welcome};
 use starlings_cluster::control::Control;
 use starlings_cluster::protocol::{FromWorker, Message};
 use starlings_core::{Blame, Deadline, Epoch, Fault, Result, Seat};
-use starlings_transport::{Hello, PROTOCOL_VERSION, Purpose, TlsIdentity, connect};
+use starlings_transport::{Hello, PROTOCOL_VERSION, Purpose, TlsIdentity, connect_unless};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex};
@@ -17,6 +17,8 @@ const RETURN_MS: u64 = 60_000;
 /// How long the first call at an address may take; each further one twice as long.
 const CALL_FIRST: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_millis(100);
+/// How long another coordinator may take to be there for a member that was asked to leave.
+const PARTING_MS: u64 = 1_000;
 const SEND_MS: u64 = 2_000;
 
 /// A line to whoever coordinates.
@@ -118,8 +120,12 @@ impl Line {
         let is_unseated = enter(&self.ready).is_some();
         let patience = Duration::from_millis(RETURN_MS);
         let patience = if is_unseated { self.options.patience.min(patience) } else { patience };
-        let (by, mut unanswered) = (Deadline::after(patience), None);
+        let (mut by, mut unanswered) = (Deadline::after(patience), None);
+        let mut is_leaving = false;
         while self.returns() && !by.passed() && !self.is_let_go() {
+            if self.options.stop.asked() && !is_leaving {
+                (is_leaving, by) = (true, Deadline::after_ms(PARTING_MS));
+            }
             match self.call_again() {
                 Ok(control) => {
                     self.go_on_with(control);
@@ -164,6 +170,11 @@ impl Line {
         self.options.stop.asked() && enter(&self.ready).is_some()
     }
 
+    /// Whether this member was asked to leave, and nobody was there to be told.
+    pub(super) fn is_left_alone(&self) -> bool {
+        self.over.load(Ordering::Relaxed) && self.options.stop.asked()
+    }
+
     fn returns(&self) -> bool {
         self.durable.load(Ordering::Relaxed) && !self.over.load(Ordering::Relaxed)
     }
@@ -191,6 +202,7 @@ pub(super) struct Welcomed {
 pub(super) fn knock(options: &JoinOptions) -> Result<Welcomed> {
     let by = Deadline::after(options.patience);
     let (mut address, mut patience) = (options.coordinator, CALL_FIRST);
+    let mut first = None;
     loop {
         let is_asked_for = address == options.coordinator;
         let slice = by.left().map_or(Duration::ZERO, |left| left.min(patience));
@@ -201,8 +213,16 @@ pub(super) fn knock(options: &JoinOptions) -> Result<Welcomed> {
         };
         // Nobody there, or gone again: worth another call. A refusal is not; but who was asked for may yet answer.
         let is_refused = !matches!(why.blame(), Blame::Peer(_));
-        if by.passed() || options.stop.asked() || (is_refused && is_asked_for) {
+        if is_refused && is_asked_for {
             return Err(why);
+        }
+        if options.stop.asked() {
+            return Err(Fault::interrupted("stopped while calling the coordinator"));
+        }
+        // Whoever was asked for is named: elsewhere there may have been no time left for a call.
+        let first = first.get_or_insert(why);
+        if by.passed() {
+            return Err(first.clone());
         }
         address = if is_asked_for { options.address() } else { options.coordinator };
         patience *= 2;
@@ -225,7 +245,8 @@ pub(crate) fn call(
         version: PROTOCOL_VERSION,
     };
     let security = options.ticket.security();
-    let link = connect(address, &hello, &security, Deadline::after(patience))?;
+    let is_over = || options.stop.asked();
+    let link = connect_unless(address, &hello, &security, Deadline::after(patience), &is_over)?;
     Ok(Control::new(std::sync::Arc::new(link)))
 }
 
@@ -314,5 +335,21 @@ mod tests {
             let Err(refused) = knocking.join().unwrap() else { panic!("it was let in") };
             assert_eq!(refused.blame(), Blame::Caller);
         });
+    }
+
+    #[test]
+    fn whoever_was_asked_for_is_named_when_nobody_answers() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("ticket");
+        let mut ticket = Ticket::random().unwrap();
+        ticket.address = Some("127.0.0.1:1".parse().unwrap());
+        ticket.save(&path).unwrap();
+        let options = JoinOptions {
+            patience: Duration::from_secs(1),
+            ticket_path: Some(path),
+            ..options(&ticket, "127.0.0.1:2".parse().unwrap())
+        };
+        let Err(fault) = knock(&options) else { panic!("it was let in") };
+        assert!(fault.message().contains("127.0.0.1:2: "), "{fault}");
     }
 }

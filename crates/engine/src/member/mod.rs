@@ -16,10 +16,11 @@ use crate::stop::Stop;
 pub(crate) use line::call;
 use line::{Line, Welcomed, knock};
 use mesh::{Yard, gatekeeper};
+pub(crate) use orders::is_too_late;
 use orders::{Orders, too_late};
 use starlings_cluster::bytes::Bytes;
 use starlings_cluster::control::Control;
-use starlings_cluster::protocol::{Assignment, FromWorker, Message, ToWorker};
+use starlings_cluster::protocol::{Assignment, FromWorker, Lineup, Message, ToWorker};
 use starlings_core::{Blame, Deadline, Epoch, Fault, JobId, Result, Seat, Step, failpoint};
 use starlings_transport::{Listener, Security, Ticket, TlsIdentity, Token};
 use std::collections::BTreeMap;
@@ -108,6 +109,8 @@ struct Shell {
     job: JobId,
     token: Token,
     parting: Parting,
+    /// Its seat and everyone's host in the newest lineup that it has, if it ever had one.
+    lineup: Mutex<Option<(Seat, Vec<String>)>>,
 }
 
 impl Member {
@@ -165,8 +168,10 @@ impl Member {
                 (Arc::new(alone), Arc::default())
             }
         };
-        let whereabouts_of = whereabouts.clone();
-        let shell = Shell { line, yard, orders, whereabouts: whereabouts_of, job, token, parting };
+        let lineup = (!newcomer).then(|| seats(&assignment.lineup()));
+        let (whereabouts_of, lineup) = (whereabouts.clone(), Mutex::new(lineup));
+        let shell =
+            Shell { line, yard, orders, whereabouts: whereabouts_of, job, token, parting, lineup };
         let (shell, threads) = (Arc::new(shell), vec![beating, hearing]);
         Ok(Member {
             assignment,
@@ -211,6 +216,11 @@ impl Member {
         self.shell.parting.clone()
     }
 
+    /// Its seat and everyone's host, as of the newest lineup; `None` for a newcomer that has no seat yet.
+    pub(crate) fn seats(&self) -> Option<(Seat, Vec<String>)> {
+        enter(&self.shell.lineup).clone()
+    }
+
     /// Who gives this member a new flock when members change.
     #[must_use]
     pub fn regrouping(&self) -> Box<dyn Regroup> {
@@ -223,6 +233,14 @@ impl Member {
     /// # Errors
     /// The fault that ended the job.
     pub fn leave(self, outcome: Result<Option<Held>>) -> Result<()> {
+        let ended = self.say_how_it_ended(outcome);
+        ended.map_err(|fault| match fault.blame() {
+            Blame::Peer(_) if self.shell.line.is_left_alone() => left_alone(),
+            _ => fault,
+        })
+    }
+
+    fn say_how_it_ended(&self, outcome: Result<Option<Held>>) -> Result<()> {
         let orders = &self.shell.orders;
         match outcome {
             // Being asked to stop and having stopped is a job well done.
@@ -235,6 +253,8 @@ impl Member {
             }
             Err(fault) => {
                 self.shell.accuse(&fault);
+                // Its last heartbeat may be many steps old, and is all that the coordinator knows of where it failed.
+                let _ = self.shell.line.mention(beat(&self.whereabouts));
                 let _ = self.tell(FromWorker::failed(self.shell.epoch(), &fault));
                 // The coordinator's last word goes to its client; this member names what it saw itself.
                 let _ = orders.last_word(VERDICT_MS);
@@ -325,6 +345,7 @@ impl Regroup for Rejoin {
                 false => fault,
             })?;
             shell.line.epoch.store(lineup.epoch.0, Ordering::Relaxed);
+            *enter(&shell.lineup) = Some(seats(&lineup));
             failpoint!("regroup-lineup");
             match shell.yard.link_up(&lineup, (shell.job, &shell.token)) {
                 Ok((net, _)) => {
@@ -340,6 +361,11 @@ impl Regroup for Rejoin {
             }
         }
     }
+}
+
+/// The receiver's seat in a lineup, and everyone's host.
+fn seats(lineup: &Lineup) -> (Seat, Vec<String>) {
+    (lineup.seat, lineup.roster.iter().map(|peer| peer.host.clone()).collect())
 }
 
 /// However a member ends, its links close and its threads end with it: to the others a member that did not leave
@@ -378,7 +404,11 @@ fn assigned(line: &Line, options: &JoinOptions) -> Result<(Assignment, bool)> {
             Ok(received) => received,
             // Another coordinator may follow, and is asked for a seat.
             Err(fault) => {
-                line.take_up(fault)?;
+                let taken_up = line.take_up(fault);
+                taken_up.map_err(|fault| match options.stop.asked() {
+                    true => stopped_waiting(),
+                    false => fault,
+                })?;
                 continue;
             }
         };
@@ -389,16 +419,17 @@ fn assigned(line: &Line, options: &JoinOptions) -> Result<(Assignment, bool)> {
             | Some(Message::ToWorker(ToWorker::LeftBehind { message })) => {
                 return Err(Fault::peer(None, message));
             }
-            Some(Message::ToWorker(ToWorker::Done | ToWorker::Stop | ToWorker::Released)) => {
-                return Err(too_late());
-            }
+            Some(Message::ToWorker(ToWorker::Done | ToWorker::Stop)) => return Err(too_late()),
+            Some(Message::ToWorker(ToWorker::Released)) => return Err(stopped_waiting()),
             Some(_) => return Err(Fault::peer(None, "the coordinator sent something unexpected")),
-            None if options.stop.asked() => {
-                return Err(Fault::interrupted("stopped while waiting for a seat"));
-            }
+            None if options.stop.asked() => return Err(stopped_waiting()),
             None => {}
         }
     }
+}
+
+fn stopped_waiting() -> Fault {
+    Fault::interrupted("stopped while waiting for a seat")
 }
 
 /// The address under which this host is seen from the coordinator: loopback stays loopback.
@@ -425,7 +456,7 @@ fn start_beating(
 ) -> Result<JoinHandle<()>> {
     let (line, orders, whereabouts) = (line.clone(), orders.clone(), whereabouts.clone());
     let parting = parting.clone();
-    let beat = move || {
+    let run = move || {
         let (mut said, mut is_silent, mut late) = (false, false, None);
         while !orders.over_after(BEAT) {
             if parting.asked() {
@@ -446,15 +477,19 @@ fn start_beating(
                     return;
                 }
             }
-            let (phase, step) = whereabouts.get();
-            let (waits, bytes) = (whereabouts.waits(), whereabouts.bytes());
-            let beat = FromWorker::Beat { step, phase, waits, bytes };
-            if line.mention(beat).is_err() {
+            if line.mention(beat(&whereabouts)).is_err() {
                 return;
             }
         }
     };
-    Ok(std::thread::Builder::new().name("heartbeat".to_string()).spawn(beat)?)
+    Ok(std::thread::Builder::new().name("heartbeat".to_string()).spawn(run)?)
+}
+
+/// That this member is alive, and where it is.
+fn beat(whereabouts: &Whereabouts) -> FromWorker {
+    let (phase, step) = whereabouts.get();
+    let (waits, bytes) = (whereabouts.waits(), whereabouts.bytes());
+    FromWorker::Beat { step, phase, waits, bytes }
 }
 
 fn start_hearing(line: &Arc<Line>, orders: &Arc<Orders>, stop: &Stop) -> Result<JoinHandle<()>> {
@@ -479,7 +514,10 @@ fn start_hearing(line: &Arc<Line>, orders: &Arc<Orders>, stop: &Stop) -> Result<
                 Err(_) if orders.is_done() => return line.close(),
                 Err(fault) => {
                     if let Err(fault) = line.take_up(fault) {
-                        return orders.abort(fault.during("the coordinator is gone"));
+                        return orders.abort(match line.is_left_alone() {
+                            true => left_alone(),
+                            false => fault.during("the coordinator is gone"),
+                        });
                     }
                 }
             }
@@ -488,6 +526,14 @@ fn start_hearing(line: &Arc<Line>, orders: &Arc<Orders>, stop: &Stop) -> Result<
     Ok(std::thread::Builder::new().name("orders".to_string()).spawn(hear)?)
 }
 
+/// What a member says that was asked to leave while nobody coordinated.
+fn left_alone() -> Fault {
+    Fault::interrupted("this worker left as asked; the coordinator is gone and was not told")
+}
+
 fn enter<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().expect("nobody panics with this lock held")
 }
+
+#[cfg(test)]
+mod coordinated_tests;

@@ -3,7 +3,7 @@
 use super::enter;
 use crate::net::{Net, Pulse};
 use starlings_cluster::protocol::Lineup;
-use starlings_core::{Deadline, Fault, Result, Seat};
+use starlings_core::{Blame, Deadline, Fault, Result, Seat};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
@@ -232,9 +232,16 @@ impl Orders {
     }
 }
 
+const TOO_LATE: &str = "the job ended before this worker had a seat";
+
 /// What a newcomer says that was still waiting for its seat at the end.
 pub(super) fn too_late() -> Fault {
-    Fault::interrupted("the job ended before this worker had a seat")
+    Fault::interrupted(TOO_LATE)
+}
+
+/// Whether that is why a member ended: it was of no use, and nothing is wrong.
+pub(crate) fn is_too_late(fault: &Fault) -> bool {
+    fault.blame() == Blame::Interrupted && fault.message().ends_with(TOO_LATE)
 }
 
 fn changed() -> Fault {
@@ -244,7 +251,6 @@ fn changed() -> Fault {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use starlings_core::Blame;
 
     #[test]
     fn whoever_is_released_waits_for_no_link_of_a_lineup_that_was_given_up() {

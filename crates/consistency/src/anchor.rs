@@ -4,11 +4,12 @@
 //!
 //! Float weights take part in every exchange. Everything else (the optimiser's state, and integers) belongs to
 //! its replica until an ending, where it *settles*: anchor + Σdelta / P, which for integers is rounded to the
-//! nearest. Only sums are agreed on, so a maximum cannot be; counters of steps hardly differ between
+//! nearest. Statistics of rows (running means and variances) are weights that no gradient leads: blends may average them
+//! and nothing more, and their deltas go by names of their own, which codecs leave as they are. Only sums are agreed on, so a maximum cannot be; counters of steps hardly differ between
 //! replicas, and a mean is a fair clock for averaged state.
 
 use crate::At;
-use starlings_core::{Block, Body, Kind, Model, Role, Tensor, Update, Values};
+use starlings_core::{Block, Body, Kind, Model, Role, Tensor, Update, Values, tracked};
 
 /// What begins the name of everything that a blend remembers.
 const OURS: &str = "blend.";
@@ -52,12 +53,12 @@ pub(crate) fn add_copy(model: &mut Model, name: &str, part: &str) {
     add(model, beside(part, name), Tensor { role: Role::State, ..tensor.clone() });
 }
 
-/// Keeps zeros beside each weight, unless there are any.
-pub(crate) fn add_zeros(model: &mut Model, part: &str) {
-    for name in weights(model) {
-        let tensor = model.get(&name).expect("a name of this model");
+/// Keeps zeros beside some weights, unless there are any.
+pub(crate) fn add_zeros(model: &mut Model, names: &[String], part: &str) {
+    for name in names {
+        let tensor = model.get(name).expect("a name of this model");
         let zeros = Tensor::zeros(tensor.values.kind(), &tensor.shape, Role::State);
-        add(model, beside(part, &name), zeros);
+        add(model, beside(part, name), zeros);
     }
 }
 
@@ -77,13 +78,33 @@ pub(crate) fn weights(model: &Model) -> Vec<String> {
     names(model, |tensor| tensor.role == Role::Weight && tensor.values.kind() != Kind::I64)
 }
 
+/// The float weights that follow gradients: what a momentum may carry on.
+pub(crate) fn led(model: &Model) -> Vec<String> {
+    weights(model).into_iter().filter(|name| !model.is_tracked(name)).collect()
+}
+
+/// Gives statistics of rows their mean, which is their new anchor.
+pub(crate) fn average_tracked(at: &At, sum: &Update, model: &mut Model) {
+    let world = f64::from(at.world);
+    let mut names = weights(model);
+    names.retain(|name| model.is_tracked(name));
+    for name in names {
+        change(model, [&name, &anchor(&name)], summed(sum, &name), |[_, start], sum| {
+            [start + sum / world; 2]
+        });
+    }
+}
+
 /// What is a replica's own until an ending.
 fn others(model: &Model) -> Vec<String> {
     names(model, |tensor| tensor.role != Role::Weight || tensor.values.kind() == Kind::I64)
 }
 
 fn names(model: &Model, wanted: impl Fn(&Tensor) -> bool) -> Vec<String> {
-    let theirs = model.iter().filter(|(name, tensor)| !name.starts_with(OURS) && wanted(tensor));
+    // Marks of statistics never change, and the statistics' own deltas go by their names.
+    let marks = tracked("");
+    let is_theirs = |name: &str| !name.starts_with(OURS) && !name.starts_with(&marks);
+    let theirs = model.iter().filter(|(name, tensor)| is_theirs(name) && wanted(tensor));
     theirs.map(|(name, _)| name.to_string()).collect()
 }
 
@@ -111,7 +132,8 @@ fn delta(model: &Model, name: &str) -> Block {
         }
         _ => panic!("'{name}' and its anchor hold different kinds of numbers"),
     };
-    Block { name: name.to_string(), body: Body::Dense(body) }
+    let name = if model.is_tracked(name) { tracked(name) } else { name.to_string() };
+    Block { name, body: Body::Dense(body) }
 }
 
 fn differences<T: Copy>(now: &[T], then: &[T], minus: impl Fn(T, T) -> T) -> Vec<T> {
@@ -148,7 +170,8 @@ fn settle_integers(sum: &[i64], world: u32, into: &mut [i64]) {
 
 /// The sum of the dense blocks that all replicas offered under this name.
 pub(crate) fn summed<'a>(sum: &'a Update, name: &str) -> &'a Values {
-    match sum.get(name).map(|block| &block.body) {
+    let block = sum.get(name).or_else(|| sum.get(&tracked(name)));
+    match block.map(|block| &block.body) {
         Some(Body::Dense(values)) => values,
         _ => panic!("no dense sum of '{name}', which every replica offered"),
     }

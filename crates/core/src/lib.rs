@@ -28,7 +28,7 @@ pub use failpoint::reach;
 pub use fault::{Blame, Fault, Result};
 pub use graph::{FEATURES, Graph, Node, Op};
 pub use ids::{Epoch, JobId, Seat, Shard, Step};
-pub use model::{Model, Role, Tensor};
+pub use model::{Model, Role, Tensor, tracked};
 pub use nearest::{nearest, suggestion};
 pub use panel::{Calibration, Confusion, Panel, ReliabilityBin, Spread, Validation};
 pub use params::{Param, ParamKind, Params};

@@ -55,6 +55,13 @@ impl Tensor {
     }
 }
 
+/// The name under which a statistic of rows goes, such as a running mean: its blocks carry it, and so does the mark beside
+/// a weight that is one. It names no weight, so that no codec takes it for a gradient.
+#[must_use]
+pub fn tracked(name: &str) -> String {
+    format!("tracked.{name}")
+}
+
 /// Named tensors in the order of their names.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Model {
@@ -83,6 +90,18 @@ impl Model {
     #[must_use]
     pub fn get_mut(&mut self, name: &str) -> Option<&mut Tensor> {
         self.tensors.get_mut(name)
+    }
+
+    /// Marks a weight as a statistic of rows, which no gradient leads: it may be averaged, and momentum would carry it to
+    /// where no rows are, such as a variance below zero.
+    pub fn mark_tracked(&mut self, name: &str) {
+        self.set(tracked(name), Tensor::zeros(Kind::I64, &[1], Role::State));
+    }
+
+    /// Whether a weight is marked as a statistic of rows.
+    #[must_use]
+    pub fn is_tracked(&self, name: &str) -> bool {
+        self.tensors.contains_key(&tracked(name))
     }
 
     /// Removes a tensor.

@@ -277,7 +277,8 @@ fn network_step(perch: &Perch, begun: &Arc<Mark>, computed: &Mark) -> Vec<starli
     let encoding = starlings_data::Encoding::OneHot;
     let schema =
         starlings_data::Schema { columns: vec![], encoding, features: 120, target, label: None };
-    let facts = Facts { rows: 32, schema, shards: 1, seed: 1, epochs: None, batch: 32 };
+    let facts =
+        Facts { rows: 32, schema, shards: 1, seed: 1, epochs: None, steps: None, batch: 32 };
     let model = learner.init(&facts, Place::WHOLE).unwrap();
     let tracer = Tracer::new(true);
     let mut courier = courier(perch, "ring", tracer.clone());

@@ -55,6 +55,19 @@ impl Descent {
     }
 }
 
+/// Looks at the objective of the trained model: steps tell theirs before models are blended, so that what the last blend did
+/// shows here first.
+///
+/// # Errors
+/// It is no number, and so the model is none.
+pub(crate) fn check_end(objective: f64) -> Result<()> {
+    if objective.is_finite() {
+        return Ok(());
+    }
+    Err(Fault::caller(format!("{DIVERGED}: the objective of the trained model is {objective}"))
+        .hint("lower learning_rate, set clip_norm = 1.0 where the learner has it, or scale the features"))
+}
+
 /// Which of a job's checkpoints is the last good one.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Goodness {

@@ -4,6 +4,7 @@
 use crate::bridge::{Built, Exchange, Nobody, Plans};
 use crate::choices::{Carriage, Choices, Layout, raw};
 use crate::clock::{Clock, Observer, Whereabouts, process_cpu_seconds};
+use crate::descent;
 use crate::earlier;
 use crate::evaluation::Exam;
 use crate::exchange::packet::Losses;
@@ -454,6 +455,9 @@ impl Desk {
         self.exchange.cut(step, &mut self.model)?;
         let seconds = self.clock.seconds();
         let grade = self.grade(step)?;
+        if self.learner.appetite() == Appetite::Batches {
+            descent::check_end(grade.objective)?;
+        }
         self.compare_replicas()?;
         self.gather_stages(step)?;
         if self.tracer.is_on() {

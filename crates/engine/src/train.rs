@@ -96,6 +96,7 @@ pub fn facts(job: &Job, survey: &Survey) -> Facts {
         shards: job.shards,
         seed: job.seed,
         epochs: job.epochs,
+        steps: job.steps,
         batch: job.batch,
     }
 }

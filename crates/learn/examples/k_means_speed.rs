@@ -42,7 +42,8 @@ fn main() -> Result<()> {
         target: Target::None,
         label: None,
     };
-    let facts = Facts { rows, schema, shards: SHARDS, seed: 1, epochs: None, batch: 1 };
+    let facts =
+        Facts { rows, schema, shards: SHARDS, seed: 1, epochs: None, steps: None, batch: 1 };
     println!("{rows} rows x {width} features, {CLUSTERS} centres");
     for algorithm in [Algorithm::Lloyd, Algorithm::Hamerly, Algorithm::Elkan] {
         let (iterations_max, tolerance, seeding) = (ITERATIONS, 0.0, seeding.clone());

@@ -28,7 +28,8 @@ fn main() -> Result<()> {
     let learner = (entry.build)(&entry.check("learner", &given)?)?;
     let (encoding, target) = (Encoding::OneHot, Target::None);
     let schema = Schema { columns: Vec::new(), encoding, features, target, label: None };
-    let facts = Facts { rows, schema, shards: SHARDS, seed: 1, epochs: None, batch: 1 };
+    let facts =
+        Facts { rows, schema, shards: SHARDS, seed: 1, epochs: None, steps: None, batch: 1 };
     let holding = Holding::whole(Arc::new(table), SHARDS);
     println!("{name} on {rows} rows x {features} features");
     for workers in [1, 2] {

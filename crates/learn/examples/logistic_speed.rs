@@ -127,7 +127,8 @@ fn train(
     let target = Target::Classes(vec!["0".to_string(), "1".to_string()]);
     let (encoding, features, rows) = (Encoding::OneHot, table.width(), table.rows() as u64);
     let schema = Schema { columns: vec![], encoding, features, target, label: None };
-    let facts = Facts { rows, schema, shards: SHARDS, seed: 1, epochs: None, batch: 256 };
+    let facts =
+        Facts { rows, schema, shards: SHARDS, seed: 1, epochs: None, steps: None, batch: 256 };
     let mut model = learner.init(&facts, Place::WHOLE)?;
     let holding = Holding::whole(Arc::clone(table), SHARDS);
     let mut crew: Vec<Worker> = (0..workers)

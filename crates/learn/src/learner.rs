@@ -56,6 +56,8 @@ pub struct Facts {
     pub seed: u64,
     /// `[train] epochs`, if the job sets it: passes for mini-batch learners, iterations for the others.
     pub epochs: Option<u64>,
+    /// `[train] steps`, if the job sets it: it ends after so many, whatever its epochs are.
+    pub steps: Option<u64>,
     /// `[train] batch`.
     pub batch: u64,
 }

@@ -48,8 +48,15 @@ fn main() -> Result<()> {
     let target = Target::Classes((0..classes).map(|class| class.to_string()).collect());
     let (encoding, label) = (Encoding::OneHot, None);
     let schema = Schema { columns: Vec::new(), encoding, features, target, label };
-    let facts =
-        Facts { rows: rows as u64, schema, shards: 16, seed: 1, epochs: None, batch: batch as u64 };
+    let facts = Facts {
+        rows: rows as u64,
+        schema,
+        shards: 16,
+        seed: 1,
+        epochs: None,
+        steps: None,
+        batch: batch as u64,
+    };
     let mut model = learner.init(&facts, Place::WHOLE)?;
     let mut dealer = Dealer::new(Holding::whole(Arc::new(table), 16), 1, batch as u64);
     let (mut computing, mut applying) = (Duration::ZERO, Duration::ZERO);

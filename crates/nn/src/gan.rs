@@ -256,11 +256,7 @@ impl Learner for Gan {
         if facts.rows == 0 || features == 0 {
             return Err(Fault::caller("there are no rows, or no features, to learn from"));
         }
-        let a_pass = facts.rows.div_ceil(facts.batch.max(1)).max(1);
-        let steps = match self.recipe.decay_steps {
-            0 => facts.epochs.unwrap_or(10).saturating_mul(a_pass),
-            steps => steps,
-        };
+        let steps = self.recipe.falls_over(facts);
         let pair = self.pair(features)?;
         let mut model = Model::new();
         let sizes = vec![features as i64, i64::try_from(steps).unwrap_or(i64::MAX)];

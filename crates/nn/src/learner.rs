@@ -3,6 +3,7 @@
 //! one block a parameter, the last layer's first; `apply` divides the sums and takes the optimiser's step. Under a barrier
 //! with exact sums the model is, to rounding, the one that one worker would have made of the same global batch.
 
+use crate::biases;
 use crate::chain::{self, Link, Source};
 use crate::factors::{Terms, apart, factored};
 use crate::flow::{Flow, Form};
@@ -15,8 +16,9 @@ use crate::room::answered;
 use crate::solver::{Stride, all_finite, f32s_mut};
 use crate::split::{self, Ends, Split};
 use crate::stack::Stack;
-use crate::stage::{Care, Parameter};
+use crate::stage::Parameter;
 use crate::sums::{Emission, LOSS, Sums, share_of_a_row};
+use crate::tracking::track;
 use starlings_core::{
     Ability, Block, Body, FEATURES, Fault, Graph, Model, Op, Result, Rng, Role, Rows, Tensor,
     Update, Values,
@@ -43,8 +45,6 @@ pub(crate) const GIVES: &[Ability] = &[
     Ability::Factors,
     Ability::SplitModel,
 ];
-/// How much of a tracked mean a step replaces, as in PyTorch.
-const FRESH: f32 = 0.1;
 
 /// Which layers a network has.
 pub(crate) trait Design: Send + Sync {
@@ -122,8 +122,8 @@ pub(crate) struct Network {
     known: Mutex<Option<(StackKey, Arc<Stack>)>>,
 }
 
-/// What a stack follows from: sizes, and which part it is of how many.
-type StackKey = (Sizes, Option<(usize, usize)>);
+/// What a stack follows from: sizes, which part it is of how many, and whether it has biases of no effect.
+type StackKey = (Sizes, Option<(usize, usize)>, bool);
 
 impl Network {
     /// A network of a design. Lines that cannot be understood are refused here, forms that do not fit at the start.
@@ -142,12 +142,19 @@ impl Network {
         self.design.lines(1)
     }
 
+    /// The stack of a new model.
     pub(crate) fn stack(&self, sizes: Sizes) -> Result<Stack> {
+        self.stack_for(sizes, false)
+    }
+
+    /// The stack of a model that has biases of no effect, or of one that has not.
+    fn stack_for(&self, sizes: Sizes, biased: bool) -> Result<Stack> {
         #[cfg(feature = "modules")]
         if let Some(stage) = self.design.whole(sizes.features, sizes.outputs) {
             return Ok(Stack::whole(self.design.input(sizes.features)?, stage?));
         }
         let mut lines = self.design.lines(sizes.features);
+        lines = if biased { lines } else { biases::without_idle(lines) };
         if self.design.closes() {
             lines.push(format!("linear {}", sizes.outputs));
         }
@@ -170,18 +177,23 @@ impl Network {
     /// The stack that a model is of, made once for all steps.
     fn stack_of(&self, model: &Model) -> Result<(Sizes, Arc<Stack>)> {
         let (sizes, part) = (Sizes::of(model), parts::part_of(model));
+        let key = (sizes, part, self.is_biased(model));
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((of, stack)) = known.as_ref().filter(|(of, _)| *of == (sizes, part)) {
-            return Ok((of.0, stack.clone()));
+        if let Some((_, stack)) = known.as_ref().filter(|(of, _)| *of == key) {
+            return Ok((sizes, stack.clone()));
         }
-        let stack = self.stack(sizes)?;
+        let stack = self.stack_for(sizes, key.2)?;
         let stack = match part {
             None => stack,
             Some(part) => stack.part(&self.split(&stack, part)?)?,
         };
         let stack = Arc::new(stack);
-        *known = Some(((sizes, part), stack.clone()));
+        *known = Some((key, stack.clone()));
         Ok((sizes, stack))
+    }
+
+    fn is_biased(&self, model: &Model) -> bool {
+        biases::has_idle(&self.design.lines(Sizes::of(model).features), model)
     }
 
     /// How a network is split, as one part sees it.
@@ -453,11 +465,7 @@ impl Learner for Network {
         if facts.schema.features == 0 {
             return Err(Fault::caller("there are no features to learn from"));
         }
-        let a_pass = facts.rows.div_ceil(facts.batch.max(1)).max(1);
-        let steps = match self.recipe.decay_steps {
-            0 => facts.epochs.unwrap_or(10).saturating_mul(a_pass),
-            steps => steps,
-        };
+        let steps = self.recipe.falls_over(facts);
         let (features, outputs) = (facts.schema.features, self.goal.outputs(&facts.schema)?);
         let stack = self.stack(Sizes { features, outputs, steps })?;
         self.check_place(facts, &place)?;
@@ -470,6 +478,9 @@ impl Learner for Network {
         for (parameter, values) in self.started(facts.seed, &stack, &place)? {
             let (shape, values) = (parameter.shape.clone(), Values::F32(values));
             model.set(&parameter.name, Tensor { shape, values, role: Role::Weight });
+            if !parameter.care.learns() {
+                model.mark_tracked(&parameter.name);
+            }
             self.recipe.solver.init(&mut model, &parameter);
         }
         if place.splits() {
@@ -509,7 +520,7 @@ impl Learner for Network {
     fn assemble(&self, model: Model) -> Model {
         let Some((_, parts)) = parts::part_of(&model) else { return model };
         let known = "the parts were made by the same network";
-        let stack = self.stack(Sizes::of(&model)).expect(known);
+        let stack = self.stack_for(Sizes::of(&model), self.is_biased(&model)).expect(known);
         let split = self.split(&stack, (0, parts)).expect(known);
         parts::assembled(&stack, &split, &model)
     }
@@ -578,10 +589,10 @@ impl Learner for Network {
         let stride = self.stride((sizes, parameters), update, moment);
         let mut finite = true;
         for parameter in parameters {
-            let Some(block) = update.get(&parameter.name) else { continue };
+            let Some(block) = update.get(&parameter.block()) else { continue };
             if !parameter.care.learns() {
                 let rows = update.get(COUNT).map_or(0.0, |block| block.f64s()[0]);
-                track(f32s_mut(model, &parameter.name), parameter.care, (&block.body, rows));
+                track(f32s_mut(model, &parameter.name), parameter.care, (block, rows));
                 continue;
             }
             each_run(&block.body, |from, sums| {
@@ -751,21 +762,6 @@ pub(crate) fn each_run(body: &Body, mut visit: impl FnMut(usize, &[f32])) {
             }
         }
         _ => panic!("gradients of networks are f32"),
-    }
-}
-
-/// Moves running means towards those of a step, or by what its rows have moved them on average.
-fn track(means: &mut [f32], care: Care, (body, rows): (&Body, f64)) {
-    let Body::Dense(Values::F32(sums)) = body else { return };
-    if rows == 0.0 || !all_finite(sums) {
-        return;
-    }
-    let share = (1.0 / rows) as f32;
-    for (mean, sum) in means.iter_mut().zip(sums) {
-        *mean += match care {
-            Care::Moved => sum * share,
-            _ => FRESH * (sum * share - *mean),
-        };
     }
 }
 

@@ -5,6 +5,7 @@
 //! Burn gives tensors and gradients. Weights, masks and noise are drawn from the job's own generators, and a worker
 //! computes on one thread, so that the same seed gives the same bits.
 
+mod biases;
 mod chain;
 mod cut;
 mod device;
@@ -38,6 +39,7 @@ mod stage;
 mod staged;
 mod sums;
 mod together;
+mod tracking;
 mod unfold;
 mod vocabulary;
 

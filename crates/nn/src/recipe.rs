@@ -1,10 +1,12 @@
 //! How a network is trained, whatever it is: the parameters that all entries share.
 
+use crate::networks::refuse_idle;
 use crate::precision::{self, Precision};
 use crate::schedule::{self, Schedule};
 use crate::solver::Solver;
 use starlings_core::{Param, ParamKind, Params, Result};
 use starlings_data::Slice;
+use starlings_learn::Facts;
 
 /// How a network is trained.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -27,8 +29,16 @@ impl Recipe {
     /// From a job's parameters.
     ///
     /// # Errors
-    /// A precision that is not to be had, or a momentum that is none.
+    /// A precision that is not to be had, a momentum that is none, or a parameter that the chosen solver or schedule does
+    /// not look at.
     pub(crate) fn of(params: &Params) -> Result<Recipe> {
+        for (word, idle) in [("solver", SOLVER_IDLE), ("schedule", SCHEDULE_IDLE)] {
+            let chosen = params.text(word);
+            let idle = idle.iter().filter(|(choices, _)| choices.contains(&chosen));
+            for (_, names) in idle {
+                refuse_idle(params, PARAMS, &format!("{word} = \"{chosen}\""), names)?;
+            }
+        }
         Ok(Recipe {
             solver: Solver::of(params)?,
             schedule: Schedule::of(params),
@@ -38,6 +48,16 @@ impl Recipe {
             patience: params.size("patience") as u64,
             precision: Precision::of(params)?,
         })
+    }
+
+    /// Over how many steps a schedule falls: as many as the job says, or those that it has.
+    pub(crate) fn falls_over(&self, facts: &Facts) -> u64 {
+        let a_pass = facts.rows.div_ceil(facts.batch.max(1)).max(1);
+        let of_epochs = facts.epochs.unwrap_or(10).saturating_mul(a_pass);
+        match self.decay_steps {
+            0 => facts.steps.map_or(of_epochs, |steps| steps.min(of_epochs)),
+            steps => steps,
+        }
     }
 }
 
@@ -50,6 +70,21 @@ pub(crate) fn pieces(slices: &[Slice], count: usize) -> impl Iterator<Item = &[S
 /// The words of `solver`.
 const SOLVERS: &[&str] =
     &["sgd", "momentum", "nesterov", "adagrad", "rmsprop", "adam", "adamw", "lamb", "muon"];
+
+/// Parameters that mean nothing to some choices of a word.
+type Idle = &'static [(&'static [&'static str], &'static [&'static str])];
+
+const SOLVER_IDLE: Idle = &[
+    (&["sgd", "adagrad", "rmsprop", "adam", "adamw", "lamb"], &["momentum"]),
+    (&["sgd", "momentum", "nesterov", "adagrad", "rmsprop"], &["beta1", "beta2"]),
+    (&["sgd", "momentum", "nesterov"], &["epsilon"]),
+    (&["sgd", "momentum", "nesterov", "adagrad", "adam", "adamw", "lamb", "muon"], &["rho"]),
+];
+
+const SCHEDULE_IDLE: Idle = &[
+    (&["constant", "step"], &["decay_steps", "final_rate"]),
+    (&["constant", "linear", "cosine"], &["step_every", "step_factor"]),
+];
 
 const fn number(
     name: &'static str,
@@ -78,7 +113,8 @@ const fn choice(
     Param { name, kind: ParamKind::Choice(words), default: Some(default), help }
 }
 
-const SHARE: (f64, f64) = (0.0, 1.0 - 1e-9);
+/// Nearer to 1, what is left to 1 would be lost in f32 and the first means of Adam be 0/0.
+const SHARE: (f64, f64) = (0.0, 0.999_999);
 const COUNT: (i64, i64) = (0, 1_000_000_000_000);
 
 /// The parameters of every network.
@@ -92,8 +128,13 @@ pub(crate) const PARAMS: &[Param] = &[
         "how much of the velocity stays (momentum, nesterov, muon); -1 takes the solver's own: 0.95 for muon, 0.9 for others",
     ),
     number("beta1", SHARE, "0.9", "how much of the mean gradient stays (adam, adamw, lamb)"),
-    number("beta2", SHARE, "0.999", "how much of the mean squared gradient stays"),
-    number("epsilon", (0.0, 1.0), "1e-8", "keeps quotients finite"),
+    number(
+        "beta2",
+        SHARE,
+        "0.999",
+        "how much of the mean squared gradient stays (adam, adamw, lamb)",
+    ),
+    number("epsilon", (1e-30, 1.0), "1e-8", "keeps quotients finite"),
     number("rho", SHARE, "0.99", "how much of the mean squared gradient stays (rmsprop)"),
     number(
         "weight_decay",
@@ -103,7 +144,12 @@ pub(crate) const PARAMS: &[Param] = &[
     ),
     choice("schedule", schedule::NAMES, "constant", "how the rate changes after the warm-up"),
     whole("warmup_steps", COUNT, "0", "steps during which the rate rises along a line"),
-    whole("decay_steps", COUNT, "0", "steps over which a schedule falls; 0 takes the whole job"),
+    whole(
+        "decay_steps",
+        COUNT,
+        "0",
+        "steps over which linear and cosine fall; 0 takes the whole job",
+    ),
     number("final_rate", (0.0, 1.0), "0.0", "share of the rate at the end (linear, cosine)"),
     whole("step_every", (1, 1_000_000_000_000), "1000", "steps between falls (step)"),
     number("step_factor", (0.0, 1.0), "0.1", "what the rate is multiplied by (step)"),

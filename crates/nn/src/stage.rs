@@ -6,7 +6,8 @@ use crate::kernels::Finish;
 use crate::layers::Recurrent;
 use crate::pass::Pass;
 use crate::stack::Stack;
-use starlings_core::{Graph, Model, Rng};
+use starlings_core::{Graph, Model, Rng, tracked};
+use std::borrow::Cow;
 
 /// One layer.
 ///
@@ -148,6 +149,14 @@ impl Parameter {
     /// How many numbers.
     pub(crate) fn len(&self) -> usize {
         self.shape.iter().product()
+    }
+
+    /// The name of its block in an update. What no gradient leads is a statistic: it travels as it is under every codec.
+    pub(crate) fn block(&self) -> Cow<'_, str> {
+        match self.care.learns() {
+            true => Cow::Borrowed(&self.name),
+            false => Cow::Owned(tracked(&self.name)),
+        }
     }
 }
 

@@ -96,7 +96,7 @@ impl Emission<'_> {
                     Body::Dense(Values::F32(sum))
                 }
             };
-            self.outbox.emit(Block { name: parameter.name.clone(), body });
+            self.outbox.emit(Block { name: parameter.block().into_owned(), body });
         }
         if !self.links.is_empty() {
             self.outbox.pause();

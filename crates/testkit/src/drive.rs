@@ -45,6 +45,7 @@ impl Drive {
             shards: self.shards,
             seed: self.seed,
             epochs: self.epochs,
+            steps: None,
             batch: self.batch,
         }
     }

@@ -232,7 +232,7 @@ fn a_network_that_explodes_names_the_step_and_keeps_its_last_good_checkpoint() {
     let objective = resumed.report()["objective"].as_f64().unwrap();
     assert!(objective < 100.0, "{objective}");
     // The rate alone may change.
-    train("0.01", &["--resume", "--set", "learner.momentum=0.5"])
+    train("0.01", &["--resume", "--set", "learner.weight_decay=0.5"])
         .failed(2, &["learner.parameters"]);
 }
 

@@ -58,10 +58,11 @@ impl Blend for Approximate {
     }
 
     fn prepare(&self, model: &mut Model) {
-        for name in weights(model) {
-            add_copy(model, &name, SHARED);
+        let names = weights(model);
+        for name in &names {
+            add_copy(model, name, SHARED);
         }
-        add_zeros(model, PENDING);
+        add_zeros(model, &names, PENDING);
         prepare_others(model);
     }
 

@@ -8,8 +8,8 @@
 
 use super::{steps, together};
 use crate::anchor::{
-    add_copy, add_zeros, anchor, beside, change, deltas, due, moved, prepare, settle, summed,
-    weights,
+    add_copy, add_zeros, anchor, average_tracked, beside, change, deltas, due, led, moved, prepare,
+    settle, summed,
 };
 use crate::{At, Blend, BuildConsistency, Share};
 use starlings_core::{Ability, Entry, Model, Param, ParamKind, Update};
@@ -74,10 +74,11 @@ impl Blend for BlockMomentum {
 
     fn prepare(&self, model: &mut Model) {
         prepare(model);
-        add_zeros(model, MOVE);
+        let names = led(model);
+        add_zeros(model, &names, MOVE);
         if self.nesterov {
-            for name in weights(model) {
-                add_copy(model, &name, GLOBAL);
+            for name in &names {
+                add_copy(model, name, GLOBAL);
             }
         }
     }
@@ -88,7 +89,7 @@ impl Blend for BlockMomentum {
 
     fn absorb(&self, at: &At, _round: u32, sum: &Update, model: &mut Model) {
         let moved = moved(at, model);
-        for name in weights(model) {
+        for name in led(model) {
             let values = summed(sum, &name);
             let (start, step) = (anchor(&name), beside(MOVE, &name));
             if self.nesterov {
@@ -111,6 +112,7 @@ impl Blend for BlockMomentum {
                 });
             }
         }
+        average_tracked(at, sum, model);
         settle(at, sum, model);
     }
 }

@@ -9,7 +9,8 @@
 
 use super::{steps, together};
 use crate::anchor::{
-    add_zeros, anchor, beside, change, deltas, due, moved, prepare, settle, summed, weights,
+    add_zeros, anchor, average_tracked, beside, change, deltas, due, led, moved, prepare, settle,
+    summed,
 };
 use crate::{At, Blend, BuildConsistency, Share};
 use starlings_core::{Ability, Entry, Model, Param, ParamKind, Update};
@@ -64,7 +65,8 @@ impl Blend for DiLoCo {
 
     fn prepare(&self, model: &mut Model) {
         prepare(model);
-        add_zeros(model, MOMENTUM);
+        let names = led(model);
+        add_zeros(model, &names, MOMENTUM);
     }
 
     fn offer(&self, at: &At, round: u32, model: &mut Model) -> Option<Update> {
@@ -73,7 +75,7 @@ impl Blend for DiLoCo {
 
     fn absorb(&self, at: &At, _round: u32, sum: &Update, model: &mut Model) {
         let world = f64::from(at.world);
-        let names = if moved(at, model) { weights(model) } else { Vec::new() };
+        let names = if moved(at, model) { led(model) } else { Vec::new() };
         for name in names {
             let tensors = [&*name, &anchor(&name), &beside(MOMENTUM, &name)];
             change(model, tensors, summed(sum, &name), |[_, outer, momentum], sum| {
@@ -83,6 +85,7 @@ impl Blend for DiLoCo {
                 [outer, outer, momentum]
             });
         }
+        average_tracked(at, sum, model);
         settle(at, sum, model);
     }
 }

@@ -60,7 +60,12 @@ fn no_image(shape: &[usize]) -> Fault {
 }
 
 /// Refuses parameters that have no effect beside others: those that differ from their defaults.
-fn refuse_idle(params: &Params, own: &'static [Param], when: &str, idle: &[&str]) -> Result<()> {
+pub(crate) fn refuse_idle(
+    params: &Params,
+    own: &'static [Param],
+    when: &str,
+    idle: &[&str],
+) -> Result<()> {
     let (given, usual) = (params.to_table(), Params::defaults(own)?.to_table());
     match idle.iter().find(|name| given.get(**name) != usual.get(**name)) {
         None => Ok(()),

@@ -3,7 +3,7 @@
 
 use super::{
     DROPOUT, LABEL_SMOOTHING, LAYERS, LOSS, Listed, OWN_LAYERS, Reading, SEQUENCE_TASK, STEPS,
-    TOKENS, sequence_goal,
+    TOKENS, refuse_idle, sequence_goal,
 };
 use crate::flow::Form;
 use crate::learner::{Design, GIVES, Network};
@@ -65,6 +65,9 @@ impl Rnn {
     fn of(params: &Params) -> Result<Rnn> {
         let reading = Reading::of(params)?;
         let idle = &["cell", "hidden", "embedding", "dropout"];
+        if reading.tokens == 0 {
+            refuse_idle(params, OWN, "features are no tokens", &["embedding"])?;
+        }
         let listed = Listed::of(params, (OWN, idle), || Rnn::cells(reading, params))?;
         Ok(Rnn { reading, listed })
     }

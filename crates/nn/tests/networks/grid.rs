@@ -124,7 +124,8 @@ fn starts_alike(label: &str, (learner, whole): (&dyn Learner, &Model), found: &[
 fn sums_alike(label: &str, sums: &Model, wanted: &Update) {
     for block in &wanted.blocks {
         let Body::Dense(Values::F32(wanted)) = &block.body else { continue };
-        let Some(Values::F32(sums)) = sums.get(&block.name).map(|it| &it.values) else {
+        let name = block.name.strip_prefix("tracked.").unwrap_or(&block.name);
+        let Some(Values::F32(sums)) = sums.get(name).map(|it| &it.values) else {
             panic!("{label}: no {}", block.name)
         };
         let size = wanted.iter().fold(1.0_f32, |most, x| most.max(x.abs()));

@@ -108,6 +108,20 @@ fn what_has_no_effect_is_refused() {
         ),
         ("autoencoder", "encoder = ['linear 2']\ndecoder = ['linear 16']\ncode = 3", "code has no"),
         ("mlp", "solver = 'muon'\nmomentum = -0.5", "momentum = -0.5 is below 0"),
+        ("mlp", "momentum = 0.5", "momentum has no effect where solver = \"adam\""),
+        ("cnn", "rho = 0.5", "rho has no effect"),
+        ("gan", "solver = 'sgd'\nbeta1 = 0.5", "beta1 has no effect where solver = \"sgd\""),
+        ("vae", "solver = 'nesterov'\nepsilon = 1e-6", "epsilon has no effect"),
+        ("mlp", "solver = 'rmsprop'\nbeta2 = 0.5", "beta2 has no effect"),
+        ("mlp", "final_rate = 0.1", "final_rate has no effect where schedule = \"constant\""),
+        ("mlp", "decay_steps = 9", "decay_steps has no effect"),
+        ("mlp", "schedule = 'step'\ndecay_steps = 9", "decay_steps has no effect"),
+        ("mlp", "schedule = 'cosine'\nstep_every = 9", "step_every has no effect"),
+        ("transformer", "step_factor = 0.5", "step_factor has no effect"),
+        ("rnn", "embedding = 8", "embedding has no effect where features are no tokens"),
+        ("mlp", "epsilon = 0.0", "epsilon"),
+        ("mlp", "beta1 = 1.0", "beta1"),
+        ("mlp", "beta2 = 0.9999999999", "beta2"),
     ];
     for (name, settings, told) in cases {
         let found = start(name, settings, 16);

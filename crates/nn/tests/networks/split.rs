@@ -3,7 +3,7 @@
 
 use crate::pipeline::{SHARES, contributed, rows, run};
 use crate::world::{batch, contribution, facts, moment, network, table};
-use starlings_core::{Body, Model, Rng, Role, Tensor, Update, Values};
+use starlings_core::{Body, Model, Rng, Role, Tensor, Update, Values, tracked};
 use starlings_data::Table;
 use starlings_learn::{Facts, Learner, Memory, NoWires, Outbox, Place, Wires, Work};
 
@@ -114,7 +114,11 @@ pub(crate) fn joined(learner: &dyn Learner, parts: &[(Model, Update)]) -> Model 
     let mut all = Model::new();
     for (model, update) in parts {
         for (name, tensor) in model.iter() {
-            let tensor = match update.get(name).map(|block| &block.body) {
+            let tensor = match update
+                .get(name)
+                .or_else(|| update.get(&tracked(name)))
+                .map(|block| &block.body)
+            {
                 Some(Body::Dense(values)) => Tensor { values: values.clone(), ..tensor.clone() },
                 _ => tensor.clone(),
             };

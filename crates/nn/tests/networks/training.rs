@@ -1,7 +1,7 @@
 //! Networks learn: small data are fitted, recipes do what they say.
 
-use crate::world::{batch, contribution, f32s, facts, network, table};
-use starlings_core::{Rng, Role};
+use crate::world::{batch, contribution, f32s, facts, moment, network, table};
+use starlings_core::{Model, Rng, Role, Tensor, Values};
 use starlings_data::{Holding, Table};
 use starlings_learn::{Facts, Grade, Learner, Place};
 use starlings_testkit::drive::{Drive, Driven, drive};
@@ -204,4 +204,59 @@ fn augmentation_teaches_what_the_rows_do_not_show() {
     let (plain, taught) =
         (right("'linear 16', 'relu'"), right("'augment shift 2', 'linear 16', 'relu'"));
     assert!(taught > 0.9 && taught > plain + 0.1, "{plain} {taught}");
+}
+
+#[test]
+fn a_schedule_falls_over_the_steps_that_the_job_has() {
+    let rows = spirals();
+    let steps = |settings: &str, known: Facts| {
+        let learner = network("mlp", settings).unwrap();
+        let model = learner.init(&known, Place::WHOLE).unwrap();
+        model.i64("network")[2]
+    };
+    let known = Facts { epochs: Some(50), steps: Some(12), ..facts(&rows, 2) };
+    assert_eq!(steps("schedule = 'cosine'", known.clone()), 12);
+    assert_eq!(steps("schedule = 'linear'\ndecay_steps = 30", known.clone()), 30);
+    let many = Facts { epochs: Some(1), steps: Some(1_000_000), ..known };
+    assert_eq!(steps("schedule = 'cosine'", many), rows.rows().div_ceil(32) as i64);
+}
+
+#[test]
+fn statistics_of_rows_travel_by_names_that_codecs_leave_alone() {
+    let rows = spirals();
+    let learner = network("mlp", "hidden = [4]\nnorm = 'batch-norm'").unwrap();
+    let model = learner.init(&facts(&rows, 2), Place::WHOLE).unwrap();
+    let update = contribution(&*learner, &model, &batch(&rows, &[rows.rows()])).unwrap();
+    for name in ["01-batch-norm.mean", "01-batch-norm.variance"] {
+        assert!(model.is_tracked(name) && model.get(name).is_some(), "{name}");
+        assert!(update.get(name).is_none(), "{name} is taken for a gradient");
+        assert!(update.get(&format!("tracked.{name}")).is_some(), "{name}");
+    }
+    assert!(!model.is_tracked("01-batch-norm.scale"));
+    let mut moved = model.clone();
+    learner.apply(&mut moved, &update, &moment(rows.rows() as u64)).unwrap();
+    assert_ne!(moved.get("01-batch-norm.mean"), model.get("01-batch-norm.mean"));
+}
+
+#[test]
+fn a_bias_before_batch_normalisation_is_left_out_unless_the_model_has_it() {
+    let rows = spirals();
+    let listed = "layers = ['linear 4', 'batch-norm', 'relu']";
+    let learner = network("mlp", listed).unwrap();
+    let mut model = learner.init(&facts(&rows, 2), Place::WHOLE).unwrap();
+    assert!(model.get("00-linear.bias").is_none() && model.get("03-linear.bias").is_some());
+    let all = batch(&rows, &[rows.rows()]);
+    let answers = |model: &Model| {
+        let mut out = Vec::new();
+        learner.predict(model, &all, &mut out).unwrap();
+        out
+    };
+    let before = answers(&model);
+    // A model of a time when the bias was trained: its running means count on it.
+    let values = Values::F32(vec![3.0; 4]);
+    let role = Role::Weight;
+    model.set("00-linear.bias", Tensor { shape: vec![4], values, role });
+    assert_ne!(answers(&model), before);
+    let update = contribution(&*learner, &model, &all).unwrap();
+    assert!(update.get("00-linear.bias").is_some());
 }

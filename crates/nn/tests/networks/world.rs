@@ -30,7 +30,15 @@ pub(crate) fn facts(table: &Table, outputs: usize) -> Facts {
         target,
         label: None,
     };
-    Facts { rows: table.rows() as u64, schema, shards: 1, seed: 3, epochs: Some(2), batch: 32 }
+    Facts {
+        rows: table.rows() as u64,
+        schema,
+        shards: 1,
+        seed: 3,
+        epochs: Some(2),
+        steps: None,
+        batch: 32,
+    }
 }
 
 /// All rows, in these shares.

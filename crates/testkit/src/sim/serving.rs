@@ -521,7 +521,7 @@ pub(super) fn no_facts() -> Facts {
         target: starlings_data::Target::None,
         label: None,
     };
-    Facts { rows: 1, schema, shards: 1, seed: 0, epochs: None, batch: 1 }
+    Facts { rows: 1, schema, shards: 1, seed: 0, epochs: None, steps: None, batch: 1 }
 }
 
 /// Runs one seed and checks every invariant.

@@ -17,7 +17,7 @@ fn train(table: &Arc<Table>, values_max: u64, increasing: Option<bool>) -> (Mode
         label: None,
     };
     let rows = table.rows() as u64;
-    let facts = Facts { rows, schema, shards: 4, seed: 1, epochs: None, batch: 1 };
+    let facts = Facts { rows, schema, shards: 4, seed: 1, epochs: None, steps: None, batch: 1 };
     let dealer = Dealer::new(Holding::whole(Arc::clone(table), 4), 1, 1);
     let batch = dealer.everything();
     let mut model = learner.init(&facts, Place::WHOLE).unwrap();

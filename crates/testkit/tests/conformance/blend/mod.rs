@@ -7,6 +7,7 @@ mod dynamic_averaging;
 mod late;
 mod mixing;
 mod recurrences;
+mod tracked;
 
 use starlings_consistency::{Blend, Blending, CONSISTENCIES, Cadence, Consistency};
 use starlings_core::{Ability, Entry};

@@ -267,6 +267,9 @@ impl Learner for Gan {
             let values = Values::F32(parameter.start.draw(parameter.len(), &mut rng));
             let shape = parameter.shape.clone();
             model.set(&parameter.name, Tensor { shape, values, role: Role::Weight });
+            if !parameter.care.learns() {
+                model.mark_tracked(&parameter.name);
+            }
             self.recipe.solver.init(&mut model, parameter);
         }
         Ok(model)

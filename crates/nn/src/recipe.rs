@@ -2,7 +2,7 @@
 
 use crate::networks::refuse_idle;
 use crate::precision::{self, Precision};
-use crate::schedule::{self, Schedule};
+use crate::schedule::{self, Schedule, Shape};
 use crate::solver::Solver;
 use starlings_core::{Param, ParamKind, Params, Result};
 use starlings_data::Slice;
@@ -50,8 +50,12 @@ impl Recipe {
         })
     }
 
-    /// Over how many steps a schedule falls: as many as the job says, or those that it has.
+    /// Over how many steps a schedule falls: as many as the job says, or those that it has; 0 where nothing falls, so that a model is
+    /// the same however long its job was to be.
     pub(crate) fn falls_over(&self, facts: &Facts) -> u64 {
+        if matches!(self.schedule.shape, Shape::Constant | Shape::Step { .. }) {
+            return 0;
+        }
         let a_pass = facts.rows.div_ceil(facts.batch.max(1)).max(1);
         let of_epochs = facts.epochs.unwrap_or(10).saturating_mul(a_pass);
         match self.decay_steps {

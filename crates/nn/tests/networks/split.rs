@@ -180,7 +180,8 @@ fn agree(
     let sums = joined(learner, &found);
     for block in &wanted.blocks {
         let Body::Dense(Values::F32(wanted)) = &block.body else { continue };
-        let Some(Values::F32(sums)) = sums.get(&block.name).map(|it| &it.values) else {
+        let tensor = block.name.strip_prefix("tracked.").unwrap_or(&block.name);
+        let Some(Values::F32(sums)) = sums.get(tensor).map(|it| &it.values) else {
             panic!("{name}: no {}", block.name)
         };
         let size = wanted.iter().fold(1.0_f32, |most, x| most.max(x.abs()));

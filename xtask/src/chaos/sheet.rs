@@ -76,13 +76,13 @@ fn tally(lines: &[Line], mine: impl Fn(&Line) -> bool) -> Value {
     json!({"runs": mine.len(), "failures": failed})
 }
 
-fn quantiles(mut seconds: Vec<f64>) -> Value {
+pub(super) fn quantiles(mut seconds: Vec<f64>) -> Value {
     seconds.sort_by(f64::total_cmp);
     let at = |part: f64| {
         let index = ((seconds.len() as f64 * part).ceil() as usize).clamp(1, seconds.len()) - 1;
         (seconds[index] * 1e3).round() / 1e3
     };
-    json!({"losses": seconds.len(), "p50": at(0.5), "p99": at(0.99), "max": at(1.0)})
+    json!({"losses": seconds.len(), "p50": at(0.5), "p90": at(0.9), "p99": at(0.99), "max": at(1.0)})
 }
 
 /// Adds a campaign to the record and writes its page.

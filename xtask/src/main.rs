@@ -41,7 +41,7 @@ cargo xtask CHORE
            --binary PATH    uses this binary (built with failpoints) instead of a fresh one
            --record         adds the counts to bench/chaos.json and writes bench/chaos.md
            --links          cuts links between network namespaces instead (needs root and ip), up to 10 runs of each kind
-           --torchft        kills one of two and of three beside torchft over gloo instead, up to 12 runs of each (bench/torchft.md)
+           --torchft        kills one of two and of three beside torchft over gloo instead, up to 15 runs of each (bench/torchft.md)
            --python PATH    the Python that has torchft, if it is not the one of bench --setup
   soak     members of one long job come and go; sums, memory, descriptors and threads are checked
            --minutes M      how long (60)

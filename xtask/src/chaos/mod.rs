@@ -32,7 +32,7 @@ use std::time::{Duration, Instant};
 const LINKS_MAX: u64 = 10;
 
 /// Runs of each size beside torchft, unless fewer are asked for.
-const RIVALS_MAX: u64 = 12;
+const RIVALS_MAX: u64 = 15;
 
 /// Seconds without a step that are worth a word.
 const LONG_STALL: f64 = 2.0;

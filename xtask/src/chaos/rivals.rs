@@ -378,7 +378,8 @@ fn row(record: &Value, rival: Rival, workers: usize) -> String {
     if seconds("stall").is_empty() {
         return String::new();
     }
-    let (stalls, usual) = (quantiles(seconds("stall")), quantiles(seconds("usual")));
+    let (stalls, mut usual) = (quantiles(seconds("stall")), seconds("usual"));
+    usual.sort_by(f64::total_cmp);
     format!(
         "| one of {workers} | {} | {} | {} | {} | {} | {:.1} | {} | {wrong} | {hung} | {} | {} |\n",
         rival.name(),
@@ -386,7 +387,7 @@ fn row(record: &Value, rival: Rival, workers: usize) -> String {
         stalls["p50"],
         stalls["p90"],
         stalls["max"],
-        1e3 * usual["p50"].as_f64().unwrap_or(f64::NAN),
+        1e3 * usual.get(usual.len() / 2).copied().unwrap_or(f64::NAN),
         total("sums"),
         total("again"),
         total("taken"),

@@ -38,6 +38,7 @@ cargo xtask CHORE
            --seed S         the first (0)
            --only TEXT      only those whose description contains TEXT: points, kills, freezes, coordinators, sums, …
            --minutes M      no run begins after that
+           --side-by-side N so many runs at a time (2); campaigns of one at a time are told apart
            --binary PATH    uses this binary (built with failpoints) instead of a fresh one
            --record         adds the counts to bench/chaos.json and writes bench/chaos.md
            --links          cuts links between network namespaces instead (needs root and ip), up to 10 runs of each kind

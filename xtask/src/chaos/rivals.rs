@@ -346,7 +346,7 @@ fn page(record: &Value) -> String {
          wrong if its numbers are not those of the members that its bits name, if it counts others than those, or if two members have different ones. \
          A run hangs if a survivor does not come to its last sum within {} s.\n\n\
          *Its defaults*: the lighthouse misses a replica after 5 s and looks every 100 ms. *A second*: after 1 s, as long as ours takes for silence on \
-         one host, and it looks every 10 ms. Both: it waits 100 ms for stragglers (`join_timeout_ms`), quorums are not asked for in the background.\n\n",
+         one host, and it looks every 10 ms. Both: it waits 100 ms for stragglers (`join_timeout_ms`), quorums are not asked for in the background, and a call that waits for a peer fails after 10 s (by itself after 60).\n\n",
         word(&machine["date"]),
         word(&machine["processor"]),
         machine["cores"],

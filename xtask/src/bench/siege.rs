@@ -31,7 +31,7 @@ const JOB: &str = "[data]\ntrain = 'digits'\nlabel = 'class'\n\
     [train]\nsteps = 1000000000\nbatch = 1024\nseed = 3\n\
     [cluster]\nworkers = 2\ntransport = 'tcp'\nlauncher = 'flock'\nticket = 'starlings.ticket'\n";
 
-const ROUNDS: usize = 8;
+const ROUNDS: usize = 6;
 /// Connections that say nothing.
 const SILENT: usize = 2_000;
 /// Calls of the kit that are under way at the same time.

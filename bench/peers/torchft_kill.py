@@ -1,32 +1,53 @@
-"""The kill script of `cargo xtask chaos --only sums` against torchft over gloo: replicas sum, one is killed with SIGKILL
-after so many committed sums, and the others go on. Replica i contributes 2**i in an integer lane, so that a sum names its
-contributors. Prints one line of JSON: the stall of each run (the longest gap between two committed sums of a survivor less
-the median gap), wrong sums, and sums that were thrown away and made again.
+"""What torchft does in the head to head of `cargo xtask chaos --torchft`: its lighthouse, and replicas that sum over gloo.
+Replica i contributes 2**i in a lane of integers, so that a sum names its contributors, and numbers that everyone can
+compute, so that everyone can check the rest. The chore kills one with SIGKILL and reads what the others print: a line of
+JSON for each committed sum, as `named_sums` prints it, and for each that was thrown away and is made again.
 
-    python torchft_kill.py --replicas 2 --runs 10            torchft with its own defaults, but for the timeouts below
+    python torchft_kill.py lighthouse HEARTBEAT_TIMEOUT_MS QUORUM_TICK_MS
+    python torchft_kill.py replica INDEX ADDRESS ROUNDS PAUSE_MS NUMBERS      sums once there is a file `go`
 
-torchft 0.2.0 from PyPI; its lighthouse is started here. Defaults of torchft: a replica that is lost is noticed by the
-lighthouse after `heartbeat_timeout_ms` (5000) and by gloo at once when its sockets close.
+Replicas begin together because the first would else make sums alone. A replica that is lost is noticed by gloo when its
+sockets close, and missed by the lighthouse after `heartbeat_timeout_ms`, 5000 unless told otherwise.
 """
 
-import argparse
 import json
 import os
-import random
-import signal
-import statistics
-import subprocess
 import sys
 import time
+from datetime import timedelta
 
-ROUNDS = 150
-PAUSE = 0.004
-NUMBERS = 500
+# The default of LighthouseServer: how long a quorum waits for a replica whose heart still beats.
+JOIN_TIMEOUT_MS = 100
+# A call that takes longer fails; longer than any timeout of the lighthouse here.
+TIMEOUT = timedelta(seconds=10)
+# Nobody waits longer for the others to be ready.
+GO_SECONDS = 60
+# Outlives every run; the chore ends it.
+LIGHTHOUSE_SECONDS = 300
 
 
-def replica(index, lighthouse):
-    from datetime import timedelta
+def lighthouse(heartbeat_timeout_ms, quorum_tick_ms):
+    from torchft.coordination import LighthouseServer
 
+    server = LighthouseServer(
+        bind="127.0.0.1:0",
+        min_replicas=1,
+        join_timeout_ms=JOIN_TIMEOUT_MS,
+        quorum_tick_ms=quorum_tick_ms,
+        heartbeat_timeout_ms=heartbeat_timeout_ms,
+    )
+    # It names this host; only the loopback is listened at.
+    port = server.address().rsplit(":", 1)[1]
+    print(f"listening on http://127.0.0.1:{port}", flush=True)
+    time.sleep(LIGHTHOUSE_SECONDS)
+
+
+def own(member, round_, at):
+    """A whole number that is a member's own in this round."""
+    return (member + 1) * 1_000_003 + round_ * 1_009 + at
+
+
+def replica(index, address, rounds, pause_ms, numbers):
     import torch
     from torch.distributed import ReduceOp, TCPStore
     from torchft import Manager, ProcessGroupGloo
@@ -35,7 +56,7 @@ def replica(index, lighthouse):
     store = TCPStore("localhost", 0, is_master=True, wait_for_workers=False)
     state = {"rounds": 0}
     manager = Manager(
-        pg=ProcessGroupGloo(timeout=timedelta(seconds=10)),
+        pg=ProcessGroupGloo(timeout=TIMEOUT),
         load_state_dict=lambda loaded: state.update(loaded),
         state_dict=lambda: dict(state),
         min_replica_size=1,
@@ -44,101 +65,54 @@ def replica(index, lighthouse):
         world_size=1,
         store_addr="localhost",
         store_port=store.port,
-        lighthouse_addr=lighthouse,
+        lighthouse_addr=address,
         replica_id=f"replica_{index}",
-        timeout=timedelta(seconds=10),
+        timeout=TIMEOUT,
+        # What speaks to the lighthouse and to other replicas of this host.
+        hostname="127.0.0.1",
     )
-    while state["rounds"] < ROUNDS:
+    print("ready", flush=True)
+    by = time.monotonic() + GO_SECONDS
+    while not os.path.exists("go") and time.monotonic() < by:
+        time.sleep(0.002)
+    places = torch.arange(numbers, dtype=torch.int64)
+    while state["rounds"] < rounds:
         manager.start_quorum()
-        tensor = torch.zeros(NUMBERS, dtype=torch.int64)
-        tensor[0] = 1 << index
-        tensor[1:] = index + state["rounds"]
+        # Whoever is behind has the others' state now.
+        round_ = state["rounds"]
+        lane = torch.tensor([1 << index], dtype=torch.int64)
+        tensor = torch.cat([lane, places + own(index, round_, 0)])
         manager.allreduce(tensor, reduce_op=ReduceOp.SUM).wait()
-        count = manager.num_participants()
+        participants = manager.num_participants()
         if manager.should_commit():
-            names = int(tensor[0])
-            members = [bit for bit in range(16) if names >> bit & 1]
-            expected = sum(member + state["rounds"] for member in members)
-            right = len(members) == count and bool((tensor[1:] == expected).all())
-            told = {"round": state["rounds"], "names": names, "right": right}
+            told = {"round": round_, "participants": participants, **checked(tensor, round_, places)}
             state["rounds"] += 1
         else:
-            told = {"round": state["rounds"], "again": True}
-        print(json.dumps({**told, "at": time.monotonic()}), flush=True)
-        time.sleep(PAUSE)
-    manager.shutdown(wait=False)
+            told = {"round": round_, "again": True}
+        print(json.dumps(told), flush=True)
+        time.sleep(pause_ms / 1000)
+    # A clean end would wait for threads of the library that wait for the one who was killed.
     os._exit(0)
 
 
-def run(replicas, seed):
-    from torchft.coordination import LighthouseServer
-
-    rng = random.Random(seed)
-    lighthouse = LighthouseServer(bind="127.0.0.1:0", min_replicas=1, join_timeout_ms=2_000)
-    address = lighthouse.address()
-    start = lambda index: subprocess.Popen(
-        [sys.executable, __file__, "--replica", str(index), "--lighthouse", address],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-    )
-    processes = [start(index) for index in range(replicas)]
-    victim, after = rng.randrange(replicas), rng.randrange(20, 100)
-    lines = []
-    for line in processes[victim].stdout:
-        lines.append(json.loads(line))
-        if lines[-1]["round"] >= after:
-            break
-    processes[victim].send_signal(signal.SIGKILL)
-    histories = {}
-    for index, process in enumerate(processes):
-        if index == victim:
-            process.wait()
-            continue
-        try:
-            out, _ = process.communicate(timeout=120)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            out, _ = process.communicate()
-        histories[index] = [json.loads(line) for line in out.splitlines()]
-    lighthouse.shutdown()
-    done = [line for history in histories.values() for line in history if "names" in line]
-    stalls = []
-    for history in histories.values():
-        times = [line["at"] for line in history if "names" in line]
-        gaps = sorted(later - earlier for earlier, later in zip(times, times[1:]))
-        if gaps:
-            stalls.append(gaps[-1] - statistics.median(gaps))
-    return {
-        "stall": max(stalls, default=None),
-        "hangs": sum(1 for history in histories.values() if not history or history[-1]["round"] < ROUNDS - 1),
-        "wrong": sum(1 for line in done if not line["right"]),
-        "again": sum(1 for history in histories.values() for line in history if "again" in line),
-        "sums": len(done),
-    }
+def checked(tensor, round_, places):
+    """Whom a sum names, and the first number that is not theirs."""
+    names = int(tensor[0])
+    members = [bit for bit in range(63) if names >> bit & 1]
+    expected = sum((places + own(member, round_, 0) for member in members), 0 * places)
+    wrong = (tensor[1:] != expected).nonzero()
+    first = int(wrong[0]) if len(wrong) else None
+    return {"names": names, "members": members, "wrong": first, "digest": str(int(tensor.sum()))}
 
 
 def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--replicas", type=int, default=2)
-    parser.add_argument("--runs", type=int, default=10)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--replica", type=int)
-    parser.add_argument("--lighthouse")
-    arguments = parser.parse_args()
-    if arguments.replica is not None:
-        return replica(arguments.replica, arguments.lighthouse)
-    runs = [run(arguments.replicas, arguments.seed + at) for at in range(arguments.runs)]
-    stalls = sorted(it["stall"] for it in runs if it["stall"] is not None)
-    total = {key: sum(it[key] for it in runs) for key in ["hangs", "wrong", "again", "sums"]}
-    print(json.dumps({
-        "peer": "torchft 0.2.0, gloo",
-        "replicas": arguments.replicas,
-        "runs": len(runs),
-        **total,
-        "stall_p50": stalls[len(stalls) // 2] if stalls else None,
-        "stall_max": stalls[-1] if stalls else None,
-    }))
+    match sys.argv[1:]:
+        case ["lighthouse", *numbers]:
+            lighthouse(*map(int, numbers))
+        case ["replica", index, address, *numbers]:
+            replica(int(index), address, *map(int, numbers))
+        case _:
+            sys.exit(__doc__)
 
 
 if __name__ == "__main__":

@@ -38,15 +38,18 @@ cargo xtask CHORE
            --seed S         the first (0)
            --only TEXT      only those whose description contains TEXT: points, kills, freezes, coordinators, sums, …
            --minutes M      no run begins after that
+           --side-by-side N so many runs at a time (2); campaigns of one at a time are told apart
            --binary PATH    uses this binary (built with failpoints) instead of a fresh one
            --record         adds the counts to bench/chaos.json and writes bench/chaos.md
            --links          cuts links between network namespaces instead (needs root and ip), up to 10 runs of each kind
+           --torchft        kills one of two and of three beside torchft over gloo instead, up to 15 runs of each (bench/torchft.md)
+           --python PATH    the Python that has torchft, if it is not the one of bench --setup
   soak     members of one long job come and go; sums, memory, descriptors and threads are checked
            --minutes M      how long (60)
            --seed S         other mishaps
            --binary PATH    as above
   bench    ours against named peers in the same run; writes bench/runs/DATE-MACHINE
-           --setup          makes the peers' Python environment under target/peers, then stops
+           --setup          makes the peers' Python environment under target/peers, then stops; with --only some of its packages
            --python PATH    uses this Python instead
            --binary PATH    measures this binary of ours instead of a fresh release build
            --only TEXT      only the cases whose name contains TEXT, or one of several: 'TEXT|TEXT'

@@ -85,7 +85,7 @@ fn versions(python: Option<&Path>) -> Vec<(String, String)> {
     enter("commit", answer("git", &["describe", "--always", "--dirty"]));
     enter("rustc", answer("rustc", &["--version"]).and_then(|line| word(&line, 1)));
     enter("Open MPI", answer("mpirun", &["--version"]).and_then(|line| word(&line, 3)));
-    for package in ["numpy", "scikit-learn", "torch", "pyspark", "mpi4py"] {
+    for package in ["numpy", "scikit-learn", "torch", "torchft", "pyspark", "mpi4py"] {
         let question =
             format!("from importlib.metadata import version; print(version('{package}'))");
         enter(package, python.and_then(|python| answer(python.to_str()?, &["-c", &question])));

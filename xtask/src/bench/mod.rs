@@ -1,7 +1,7 @@
 //! The benchmark suite: ours against named peers, in turns within the same run, because figures of different runs and
 //! machines do not compare. Each row is a ratio. Peers that are not there are said to be skipped. Beside it are studies,
 //! by name, of what communication costs: `slow-links`, `overlap`, `factors`, `slow-trees`, `straggler` and `consistency-codec`; and of rows that
-//! do not fit into memory: `streaming`.
+//! do not fit into memory: `streaming`; and of strangers at the doors: `siege`.
 
 mod checkpoints;
 mod consistency_codec;
@@ -12,12 +12,13 @@ pub(crate) mod machine;
 mod memory;
 pub(crate) mod namespaces;
 mod overlap;
-mod peers;
+pub(crate) mod peers;
 mod plot;
 mod reduce;
 mod row;
 mod scaling;
 mod sheet;
+mod siege;
 mod slow_links;
 mod slow_sums;
 mod slow_trees;
@@ -60,6 +61,7 @@ const STUDIES: &[Study] = &[
     straggler::STUDY,
     consistency_codec::STUDY,
     streaming::STUDY,
+    siege::STUDY,
 ];
 
 /// Everything a case needs to run.
@@ -81,7 +83,8 @@ struct Suite<'a> {
 pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<(), String> {
     let options = parse(arguments)?;
     if options.is_setup {
-        return peers::set_up(root);
+        let only = options.only;
+        return peers::set_up(root, |package| is_wanted(&only, package));
     }
     let is_given = options.binary.is_some();
     let suite = Suite {
@@ -127,13 +130,18 @@ fn run_study(suite: &Suite<'_>, study: &Study) -> Result<(), String> {
 impl Suite<'_> {
     /// Whether the person wants this case.
     fn wants(&self, case: &str) -> bool {
-        self.only.split('|').any(|text| case.contains(text))
+        is_wanted(&self.only, case)
     }
 
     /// A script of ours that measures a peer.
     fn script(&self, name: &str) -> PathBuf {
         self.root.join("bench/peers").join(name)
     }
+}
+
+/// Whether a name contains one of several texts: 'TEXT|TEXT'.
+fn is_wanted(only: &str, name: &str) -> bool {
+    only.split('|').any(|text| name.contains(text))
 }
 
 fn parse(arguments: &[String]) -> Result<Options, String> {

@@ -8,6 +8,7 @@ mod jobs;
 mod links;
 mod play;
 mod points;
+mod rivals;
 mod scenario;
 mod sheet;
 mod soak;
@@ -30,6 +31,9 @@ use std::time::{Duration, Instant};
 /// Runs of each kind of cut, unless fewer are asked for.
 const LINKS_MAX: u64 = 10;
 
+/// Runs of each size beside torchft, unless fewer are asked for.
+const RIVALS_MAX: u64 = 15;
+
 /// Seconds without a step that are worth a word.
 const LONG_STALL: f64 = 2.0;
 
@@ -46,6 +50,10 @@ struct Options {
     is_recorded: bool,
     /// Links are cut in network namespaces instead.
     links: bool,
+    /// Sums beside those of torchft instead.
+    torchft: bool,
+    /// The peers' Python, if it is another than ours.
+    python: Option<PathBuf>,
 }
 
 /// Plays runs, tells what went wrong in which, and records the counts.
@@ -56,6 +64,10 @@ pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<(), String> {
     if options.links {
         let rounds = options.runs.min(LINKS_MAX);
         return links::run(root, &tools, rounds, options.is_recorded);
+    }
+    if options.torchft {
+        let (runs, python) = (options.runs.min(RIVALS_MAX), options.python);
+        return rivals::run(root, &tools, (runs, options.seed), (python, options.is_recorded));
     }
     let calm = Calm::default();
     let (start, next, lines) = (Instant::now(), AtomicU64::new(0), Mutex::new(Vec::new()));
@@ -78,7 +90,7 @@ pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<(), String> {
         ended.collect::<Result<Vec<()>, String>>()
     })?;
     let lines = lines.into_inner().unwrap_or_else(PoisonError::into_inner);
-    let campaign = sheet::campaign(&lines, start.elapsed().as_secs_f64() / 60.0);
+    let campaign = sheet::campaign(&lines, start.elapsed().as_secs_f64() / 60.0, options.side_by_side);
     println!("{}", sheet::page(std::slice::from_ref(&campaign)));
     if options.is_recorded {
         sheet::record(root, &campaign)?;
@@ -106,6 +118,8 @@ fn parse(arguments: &[String]) -> Result<Options, String> {
         binary: None,
         is_recorded: false,
         links: false,
+        torchft: false,
+        python: None,
     };
     let mut rest = arguments.iter();
     while let Some(argument) = rest.next() {
@@ -122,6 +136,8 @@ fn parse(arguments: &[String]) -> Result<Options, String> {
             "--binary" => options.binary = Some(PathBuf::from(value()?)),
             "--record" => options.is_recorded = true,
             "--links" => options.links = true,
+            "--torchft" => options.torchft = true,
+            "--python" => options.python = Some(PathBuf::from(value()?)),
             other => return Err(format!("unknown flag '{other}'")),
         }
     }

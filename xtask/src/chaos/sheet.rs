@@ -25,7 +25,7 @@ pub(super) fn bound(runs: usize) -> f64 {
 }
 
 /// The campaign as data.
-pub(super) fn campaign(lines: &[Line], minutes: f64) -> Value {
+pub(super) fn campaign(lines: &[Line], minutes: f64, side_by_side: u64) -> Value {
     let machine = machine::describe(None).json();
     let families: serde_json::Map<String, Value> = Family::ALL
         .iter()
@@ -61,6 +61,7 @@ pub(super) fn campaign(lines: &[Line], minutes: f64) -> Value {
         "from": seeds.clone().min(),
         "to": seeds.max(),
         "minutes": (minutes * 10.0).round() / 10.0,
+        "side_by_side": side_by_side,
         "runs": lines.len(),
         "sums": lines.iter().map(|line| line.sums).sum::<u64>(),
         "families": families,
@@ -76,13 +77,13 @@ fn tally(lines: &[Line], mine: impl Fn(&Line) -> bool) -> Value {
     json!({"runs": mine.len(), "failures": failed})
 }
 
-fn quantiles(mut seconds: Vec<f64>) -> Value {
+pub(super) fn quantiles(mut seconds: Vec<f64>) -> Value {
     seconds.sort_by(f64::total_cmp);
     let at = |part: f64| {
         let index = ((seconds.len() as f64 * part).ceil() as usize).clamp(1, seconds.len()) - 1;
         (seconds[index] * 1e3).round() / 1e3
     };
-    json!({"losses": seconds.len(), "p50": at(0.5), "p99": at(0.99), "max": at(1.0)})
+    json!({"losses": seconds.len(), "p50": at(0.5), "p90": at(0.9), "p99": at(0.99), "max": at(1.0)})
 }
 
 /// Adds a campaign to the record and writes its page.
@@ -125,9 +126,22 @@ pub(super) fn page(all: &[Value]) -> String {
             campaign["minutes"],
         );
     }
-    let Some(last) = all.last() else { return text };
+    // Runs one at a time tell how long a loss takes, and are too few to tell how often one goes wrong.
+    let (alone, together): (Vec<&Value>, Vec<&Value>) =
+        all.iter().partition(|campaign| campaign["side_by_side"] == 1);
+    if let Some(&last) = alone.last() {
+        text += &format!(
+            "\n## One run at a time\n\n{}, {} cores, nothing beside it. {} runs, {} failures.\n\n{}",
+            last["machine"]["processor"].as_str().unwrap_or("?"),
+            last["machine"]["cores"],
+            last["runs"],
+            last["failures"].as_array().map_or(0, Vec::len),
+            stalls(last, "Stalls of the last such campaign, in seconds."),
+        );
+    }
+    let Some(&last) = together.last() else { return text };
     text += &format!(
-        "\n## The last one\n\n{}, {} cores.\n\n\
+        "\n## The last of the others\n\n{}, {} cores.\n\n\
          | runs | number | failures | 95 % bound |\n|---|---:|---:|---|\n",
         last["machine"]["processor"].as_str().unwrap_or("?"),
         last["machine"]["cores"],
@@ -140,20 +154,29 @@ pub(super) fn page(all: &[Value]) -> String {
         };
         text += &format!("| {name} | {runs} | {failures} | {bound} |\n");
     }
-    text += "\nStalls: the longest gap between two committed steps (or sums) of a run less the usual gap, in seconds. Several runs \
-        were played at a time, so that these are upper ends and no more.\n\n\
-        | loss | runs | p50 | p99 | max |\n|---|---:|---:|---:|---:|\n";
-    for (name, it) in last["stalls"].as_object().into_iter().flatten() {
-        text += &format!(
-            "| {name} | {} | {} | {} | {} |\n",
-            it["losses"], it["p50"], it["p99"], it["max"]
-        );
-    }
+    text += "\n";
+    text += &stalls(
+        last,
+        "Stalls: the longest gap between two committed steps (or sums) of a run less the usual gap, in seconds. Several runs \
+         were played at a time, so that these are upper ends and no more.",
+    );
     text += "\n| failpoint | set | reached |\n|---|---:|---:|\n";
     for (name, counts) in last["points"].as_object().into_iter().flatten() {
         text += &format!("| `{name}` | {} | {} |\n", counts[0], counts[1]);
     }
     text + "\nA point that only delays is not counted as reached; some are passed by a job that ends first.\n"
+}
+
+fn stalls(campaign: &Value, note: &str) -> String {
+    let mut text =
+        format!("{note}\n\n| loss | runs | p50 | p99 | max |\n|---|---:|---:|---:|---:|\n");
+    for (name, it) in campaign["stalls"].as_object().into_iter().flatten() {
+        text += &format!(
+            "| {name} | {} | {} | {} | {} |\n",
+            it["losses"], it["p50"], it["p99"], it["max"]
+        );
+    }
+    text
 }
 
 #[cfg(test)]
@@ -167,5 +190,26 @@ mod tests {
         assert_eq!(quantiles(vec![0.25])["max"], json!(0.25));
         assert!((bound(1_000) - 0.003).abs() < 1e-12);
         assert_eq!(bound(0), 1.0);
+    }
+
+    #[test]
+    fn runs_one_at_a_time_stand_beside_the_campaign_and_not_in_its_place() {
+        let line = |stall| Line {
+            seed: 1,
+            family: Family::Kills,
+            workers: 2,
+            armed: None,
+            reached: false,
+            stall: Some(("kill", stall)),
+            sums: 0,
+            failure: None,
+        };
+        let many = campaign(&[line(0.5), line(0.5)], 1.0, 3);
+        let alone = campaign(&[line(0.25)], 1.0, 1);
+        let text = page(&[many.clone(), alone]);
+        let at = |part: &str| text.find(part).expect(part);
+        assert!(at("## One run at a time") < at("| kill of 2 | 1 | 0.25 |"));
+        assert!(at("| kill of 2 | 1 | 0.25 |") < at("| kill of 2 | 2 | 0.5 |"));
+        assert!(!page(&[many]).contains("One run at a time"));
     }
 }

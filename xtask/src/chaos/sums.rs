@@ -176,7 +176,7 @@ fn judge(
 }
 
 /// One sum: the right round, the bits of whom it names, and their numbers.
-fn check(sum: &Value, round: u64) -> Result<(), String> {
+pub(super) fn check(sum: &Value, round: u64) -> Result<(), String> {
     if sum["round"] != round {
         return Err(format!("sum {} instead of {round}", sum["round"]));
     }

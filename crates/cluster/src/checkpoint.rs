@@ -27,6 +27,9 @@ pub const KEEP_DEFAULT: usize = 3;
 /// Fewest that may be kept: while one is written the one before it must be there.
 pub const KEEP_MIN: usize = 2;
 
+/// How the names of folders begin that hold checkpoints of weights which had gone astray.
+pub const ASIDE: &str = "diverged-";
+
 const MANIFEST: &str = "manifest.json";
 const MODEL: &str = "model.safetensors";
 const READ_BYTES: usize = 256 << 10;
@@ -316,15 +319,44 @@ impl Store {
         warnings
     }
 
-    /// Removes what this job has kept after a step: it is not to be gone on from. Failing is no more than untidy.
-    pub fn withdraw_after(&self, step: Step, fingerprint: &Fingerprint) {
-        let later = self.folders().unwrap_or_default().into_iter().filter(|it| *it > step);
-        for step in later {
-            let ours = self.manifest(step).is_ok_and(|it| it.fingerprint == *fingerprint);
-            if ours || !self.may_be_complete(step) {
-                let _ = self.remove(step);
+    /// Sets aside what this job has kept after a step, under names that nobody goes on from: weights that have gone astray
+    /// are of no use to a job, and may be to whoever wants to know why.
+    ///
+    /// # Errors
+    /// The disk's: the checkpoint that it names, and those before it, are where they were.
+    pub fn set_aside_after(&self, step: Step, fingerprint: &Fingerprint) -> Result<()> {
+        for later in self.folders()?.into_iter().rev().take_while(|it| *it > step) {
+            let ours = self.manifest(later).is_ok_and(|it| it.fingerprint == *fingerprint);
+            if ours {
+                self.set_aside(later)?;
             }
         }
+        Ok(())
+    }
+
+    fn set_aside(&self, step: Step) -> Result<()> {
+        let (disk, from) = (self.disk.as_ref(), self.folder(step));
+        let failed = |error: io::Error| disk_fault("cannot set aside", &from, &error);
+        let taken = disk.list(&self.dir).map_err(failed)?;
+        // The same job may have gone astray before.
+        let names = (1..).map(|time| match time {
+            1 => format!("{ASIDE}{:08}", step.0),
+            _ => format!("{ASIDE}{:08}-{time}", step.0),
+        });
+        let name = names.into_iter().find(|name| !taken.contains(name));
+        let to = self.dir.join(name.expect("one of them all is free"));
+        make_folder(disk, &to)?;
+        let mut parts = disk.list(&from).map_err(failed)?;
+        // Without its manifest it is no checkpoint, and must not become one again after a power cut.
+        parts.sort_by_key(|name| name != MANIFEST);
+        for part in &parts {
+            disk.rename(&from.join(part), &to.join(part)).map_err(failed)?;
+            if part == MANIFEST {
+                [&to, &from].into_iter().try_for_each(|it| disk.sync_folder(it)).map_err(failed)?;
+            }
+        }
+        disk.sync_folder(&to).map_err(failed)?;
+        disk.remove_folder(&from).map_err(failed)
     }
 
     fn remove(&self, step: Step) -> io::Result<()> {

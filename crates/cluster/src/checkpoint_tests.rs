@@ -123,12 +123,67 @@ fn the_last_good_one_stays_whatever_came_after_it() {
     assert_eq!(keep(20, 10), [10, 20]);
     assert_eq!(keep(30, 10), [10, 20, 30]);
     assert_eq!(keep(40, 10), [10, 30, 40]);
-    store.withdraw_after(Step(10), &Fingerprint::default());
+    store.set_aside_after(Step(10), &Fingerprint::default()).unwrap();
     assert_eq!(store.steps().unwrap().len(), 3, "another job's are left alone");
-    store.withdraw_after(Step(10), &fingerprint());
+    store.set_aside_after(Step(10), &fingerprint()).unwrap();
     assert_eq!(store.steps().unwrap(), [Step(10)]);
     assert_eq!(keep(20, 20), [10, 20]);
     assert_eq!(keep(30, 20), [20, 30]);
+}
+
+/// The names in the folder of checkpoints.
+fn names(disk: &dyn Disk) -> Vec<String> {
+    disk.list(Path::new("/d/run/checkpoints")).unwrap()
+}
+
+#[test]
+fn what_had_gone_astray_is_set_aside_whole_and_never_gone_on_from() {
+    let (disk, store) = simulated();
+    for step in [10, 20, 30] {
+        save(&store, step).unwrap();
+    }
+    let newest = latest(&store).read("model.safetensors").unwrap();
+    store.set_aside_after(Step(20), &fingerprint()).unwrap();
+    assert_eq!(names(&disk), ["diverged-00000030", "step-00000020"]);
+    assert_is(&latest(&store), 20);
+    // The job goes on, keeps the same step anew, and goes astray once more.
+    save(&store, 30).unwrap();
+    store.set_aside_after(Step(20), &fingerprint()).unwrap();
+    let aside = ["diverged-00000030", "diverged-00000030-2"];
+    assert_eq!(names(&disk)[..2], aside);
+    save(&store, 40).unwrap();
+    assert_eq!(names(&disk)[..2], aside, "later checkpoints leave it alone");
+    // Given its name back it is what it was.
+    for part in disk.list(Path::new("/d/run/checkpoints/diverged-00000030")).unwrap() {
+        let at = |folder: &str| Path::new("/d/run/checkpoints").join(folder).join(&part);
+        let folder = Path::new("/d/run/checkpoints/step-00000030");
+        crate::disk::make_folder(&disk, folder).unwrap();
+        disk.rename(&at("diverged-00000030"), &at("step-00000030")).unwrap();
+    }
+    assert_eq!(store.load(Step(30)).unwrap().read("model.safetensors").unwrap(), newest);
+}
+
+#[test]
+fn a_power_cut_while_checkpoints_are_set_aside_costs_no_earlier_one() {
+    for mode in Mode::CUTS {
+        for at in 0.. {
+            let (disk, store) = simulated();
+            save(&store, 10).unwrap();
+            save(&store, 20).unwrap();
+            disk.arm(at, mode);
+            let done = store.set_aside_after(Step(10), &fingerprint()).is_ok();
+            let after = Arc::new(disk.after_power_cut(mode));
+            let store = Store::on(after, "/d/run/checkpoints", 2).unwrap();
+            let found = latest(&store);
+            let step = found.manifest.step.0;
+            assert!(step == 10 || !done, "{mode:?} at {at}: {step}");
+            assert!(found.warnings.is_empty(), "{mode:?} at {at}: {:?}", found.warnings);
+            assert_is(&found, step);
+            if !disk.reached() {
+                break;
+            }
+        }
+    }
 }
 
 #[test]

@@ -146,9 +146,16 @@ impl Disk for ObjectDisk {
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        let bytes = lock(&self.written).remove(from).ok_or(ErrorKind::NotFound)?;
+        let written = lock(&self.written).remove(from);
         let decisive = to.file_name().is_some_and(|name| name == DECISIVE);
-        self.place(&name_of(to)?, &bytes, decisive)
+        if let Some(bytes) = written {
+            return self.place(&name_of(to)?, &bytes, decisive);
+        }
+        // A store gives no object another name: it is put a second time, and then removed.
+        let name = name_of(from)?;
+        let (bytes, _) = again(|| self.objects.get(&name))?;
+        self.place(&name_of(to)?, &bytes, decisive)?;
+        again(|| self.objects.delete(&name))
     }
 
     /// What has its name is durable.

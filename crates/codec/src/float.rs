@@ -1,7 +1,7 @@
 //! The two kinds of floats as one, for loops that are written once.
 
 use crate::kernels::widest;
-use starlings_core::Values;
+use starlings_core::{FAINT_DOUBLE, FAINT_SINGLE, Values};
 use std::ops::{Add, AddAssign, Mul, Sub};
 
 /// f32 or f64.
@@ -13,6 +13,8 @@ pub(crate) trait Float:
     fn single(self) -> f32;
     fn of_single(value: f32) -> Self;
     fn is_finite(self) -> bool;
+    /// The same, or zero where a velocity of this size is [nothing](starlings_core::faint).
+    fn faded(self) -> Self;
     /// The numbers, which are of this kind.
     fn slice(values: &Values) -> &[Self];
     /// As f32, with room to convert into.
@@ -44,6 +46,11 @@ impl Float for f32 {
     #[inline(always)]
     fn is_finite(self) -> bool {
         f32::is_finite(self)
+    }
+
+    #[inline(always)]
+    fn faded(self) -> f32 {
+        if self.abs() < FAINT_SINGLE { 0.0 } else { self }
     }
 
     fn slice(values: &Values) -> &[f32] {
@@ -83,6 +90,11 @@ impl Float for f64 {
     #[inline(always)]
     fn is_finite(self) -> bool {
         f64::is_finite(self)
+    }
+
+    #[inline(always)]
+    fn faded(self) -> f64 {
+        if self.abs() < FAINT_DOUBLE { 0.0 } else { self }
     }
 
     fn slice(values: &Values) -> &[f64] {

@@ -7,6 +7,7 @@ mod clock;
 mod contributing;
 mod event;
 mod failpoint;
+mod faint;
 mod fault;
 mod graph;
 mod ids;
@@ -25,6 +26,7 @@ pub use contributing::{contributing, is_contributing};
 pub use event::{Event, FaultReport, Pace, Report, Span};
 #[cfg(failpoints)]
 pub use failpoint::reach;
+pub use faint::{FAINT_DOUBLE, FAINT_SINGLE, faded, faint};
 pub use fault::{Blame, Fault, Result};
 pub use graph::{FEATURES, Graph, Node, Op};
 pub use ids::{Epoch, JobId, Seat, Shard, Step};

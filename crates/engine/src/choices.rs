@@ -1,12 +1,14 @@
 //! The choices of a job, built from the catalogues and checked against each other.
 
-use crate::compat;
+use crate::compat::{self, Lack};
 use crate::job::{Choice, Deal, Every, Fold, Job};
 use crate::recovery::Completion;
 use crate::rules::{RULES, Rule};
 use starlings_codec::{CODECS, Cheapest, Codec, Compressor, Rounds, Scheme};
 use starlings_consistency::{Blending, CONSISTENCIES, Consistency, Gate};
-use starlings_core::{Ability, Card, Entry, Fault, Param, ParamKind, Params, Result, suggestion};
+use starlings_core::{
+    Ability, Card, Entry, Fault, Param, ParamKind, Params, Result, Seat, suggestion,
+};
 use starlings_learn::{Appetite, BuildLearner, LEARNERS, Learner, Rebuilds};
 use starlings_plan::{PLANS, Plan};
 use starlings_topology::{Form, Graph, Partial, Shuffle, TOPOLOGIES, Topology, Walk};
@@ -115,8 +117,10 @@ impl Choices {
             && !matches!(blend, Blending::Local(_))
             && job.fold == Fold::Plain;
         let chosen = [learner_card, plan_card, topology_card, gate_card, codec_card];
-        let offers = offers_with(&chosen[1], (entry, &job.learner.given));
-        compat::check(&chosen, &offers, &|need| learner.why_not(need))?;
+        let mut offers = offers_with(&chosen[1], (entry, &job.learner.given));
+        offers.retain(|card| card.family != "plan" || seats(card, job));
+        let lack = |need| Some(Lack { why: learner.why_not(need)?, remedy: learner.remedy(need) });
+        compat::check(&chosen, &offers, &lack).map_err(|fault| without_place(fault, job))?;
         let (layout, sums) = laid_out(form)?;
         check_merge(&chosen[2], &layout, served)?;
         let whole = chosen[1].gives.contains(&Ability::WholeModel);
@@ -473,7 +477,29 @@ pub fn offers() -> Vec<Card> {
     cards
 }
 
-/// The same, where a plan needs what it does with these parameters, and the learner that was chosen keeps its own but for
+/// Where stages were put on workers by hand, and another plan is advised: it would be refused together with them.
+fn without_place(fault: Fault, job: &Job) -> Fault {
+    let is_placed = job.plan.given.contains_key("workers");
+    match fault.advice().filter(|advice| is_placed && advice.contains("plan '")) {
+        Some(advice) => {
+            let both = format!("{advice}; with another plan leave out [place]");
+            fault.hint(both)
+        }
+        None => fault,
+    }
+}
+
+/// Whether a plan has a place for each of a job's workers: the one that was chosen, and others as they are without parameters.
+fn seats(card: &Card, job: &Job) -> bool {
+    let choice = match card.name == job.plan.name {
+        true => job.plan.clone(),
+        false => Choice { name: card.name.clone(), given: toml::Table::new() },
+    };
+    built("plan", PLANS, &choice)
+        .is_ok_and(|(_, plan)| plan.assign(Seat(0), job.workers, job.shards).is_ok())
+}
+
+/// The same as [`offers`], where a plan needs what it does with these parameters, and the learner that was chosen keeps its own but for
 /// the solver.
 fn offers_with(
     plan: &Card,

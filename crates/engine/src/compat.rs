@@ -8,16 +8,25 @@ use starlings_core::{Ability, Card, Fault, Result};
 /// # Errors
 /// The first unmet need, in the order of the cards, as a sentence that says why and what would work.
 /// `offers` lists all entries of all families, to name those that would help: only those with which the other choices
-/// would be accepted. `why` says why the learner does not give what it might, where its parameters are the reason.
+/// would be accepted. `lack` says why the learner does not give what it might, where its parameters are the reason.
 pub fn check(
     chosen: &[Card],
     offers: &[Card],
-    why: &dyn Fn(Ability) -> Option<String>,
+    lack: &dyn Fn(Ability) -> Option<Lack>,
 ) -> Result<()> {
     match unmet(chosen) {
-        Some((card, need)) => Err(refusal(card, need, (chosen, offers), why)),
+        Some((card, need)) => Err(refusal(card, need, (chosen, offers), lack)),
         None => Ok(()),
     }
+}
+
+/// Why a learner does not give something that it would give with other parameters.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Lack {
+    /// The reason.
+    pub why: String,
+    /// What to change of its parameters.
+    pub remedy: Option<String>,
 }
 
 /// The first need that nothing meets, and whose it is.
@@ -43,6 +52,13 @@ fn instead(family: &str, chosen: &[Card], offers: &[Card]) -> Vec<String> {
     found.into_iter().map(|card| format!("'{}'", card.name)).collect()
 }
 
+/// Whether these are all the chosen learner with another solver.
+fn is_own(names: &[String], chosen: &[Card]) -> bool {
+    let entry = |name: &str| name.trim_matches('\'').split(" (").next().unwrap_or("").to_string();
+    let mine = chosen.iter().find(|card| card.family == "learner").map(|card| entry(&card.name));
+    names.iter().all(|name| Some(entry(name)) == mine)
+}
+
 /// As [`check`], without naming what would work: that takes a try of every offer.
 ///
 /// # Errors
@@ -64,15 +80,15 @@ fn lacking(
     card: &Card,
     need: Ability,
     (chosen, family): (&[Card], Option<&str>),
-    why: &dyn Fn(Ability) -> Option<String>,
+    lack: &dyn Fn(Ability) -> Option<Lack>,
 ) -> Fault {
     let lacking = Fault::caller(format!("{} '{}' needs {need}", card.family, card.name));
     let Some(family) = family else { return lacking };
     let other = chosen.iter().find(|other| other.family == family);
-    let reason = why(need).filter(|_| family == "learner");
+    let reason = lack(need).filter(|_| family == "learner");
     match (other, reason) {
-        (Some(other), Some(reason)) => {
-            lacking.caused_by(format!("{family} '{}' does not give that: {reason}", other.name))
+        (Some(other), Some(Lack { why, .. })) => {
+            lacking.caused_by(format!("{family} '{}' does not give that: {why}", other.name))
         }
         (Some(other), None) => {
             lacking.caused_by(format!("{family} '{}' does not give that", other.name))
@@ -85,24 +101,35 @@ fn refusal(
     card: &Card,
     need: Ability,
     (chosen, offers): (&[Card], &[Card]),
-    why: &dyn Fn(Ability) -> Option<String>,
+    lack: &dyn Fn(Ability) -> Option<Lack>,
 ) -> Fault {
     let family = giver(need, offers);
-    let lacking = lacking(card, need, (chosen, family), why);
+    let told = lacking(card, need, (chosen, family), lack);
     let Some(family) = family else {
-        return lacking.hint(format!("nothing gives that yet: choose another {}", card.family));
+        return told.hint(format!("nothing gives that yet: choose another {}", card.family));
     };
+    let remedy = lack(need).filter(|_| family == "learner").and_then(|lack| lack.remedy);
     let mut ways = Vec::new();
-    for family in [family, card.family] {
+    // Whoever can be helped by a parameter does not want another learner.
+    let families = if remedy.is_some() { vec![card.family] } else { vec![family, card.family] };
+    for family in families {
         let names = instead(family, chosen, offers);
         let told = format!("{family} {}", names.join(" or "));
-        if !names.is_empty() && !ways.contains(&told) {
-            ways.push(told);
+        if !names.is_empty() && !ways.iter().any(|(it, _)| *it == told) {
+            ways.push((told, family == "learner" && !is_own(&names, chosen)));
         }
     }
-    lacking.hint(match ways.is_empty() {
-        false => format!("choose {}", ways.join(", or ")),
-        true => format!("no other {family} or {} alone would do: change both", card.family),
+    // Another learner would solve another problem: it is named where nothing else helps.
+    if ways.iter().any(|(_, is_other)| !is_other) {
+        ways.retain(|(_, is_other)| !is_other);
+    }
+    let ways: Vec<String> = ways.into_iter().map(|(told, _)| told).collect();
+    let choose = format!("choose {}", ways.join(", or "));
+    told.hint(match (remedy, ways.is_empty()) {
+        (Some(remedy), true) => remedy,
+        (Some(remedy), false) => format!("{remedy}, or {choose}"),
+        (None, false) => choose,
+        (None, true) => format!("no other {family} or {} alone would do: change both", card.family),
     })
 }
 
@@ -148,12 +175,20 @@ mod tests {
         let able = card("learner", "mlp (sgd)", &[Ability::LocalSteps], &[]);
         let offers = [offers.as_slice(), std::slice::from_ref(&able)].concat();
         let mlp = card("learner", "mlp (adam)", &[], &[]);
-        let why = |_| Some("dropout".to_string());
-        let fault = check(&[mlp, gossip, bsp], &offers, &why).unwrap_err().to_string();
+        let lack = |remedy: Option<&str>| {
+            let (why, remedy) = ("dropout".to_string(), remedy.map(str::to_string));
+            move |_| Some(Lack { why: why.clone(), remedy: remedy.clone() })
+        };
+        let chosen = [mlp, gossip, bsp];
+        let fault = check(&chosen, &offers, &lack(None)).unwrap_err().to_string();
         assert!(fault.contains("'mlp (adam)' does not give that: dropout"), "{fault}");
         assert!(
             fault.contains("choose learner 'mlp (sgd)', or topology 'ring' or 'star'"),
             "{fault}"
         );
+        // What its own parameters would cure needs no other learner.
+        let cured = lack(Some("leave it out"));
+        let fault = check(&chosen, &offers, &cured).unwrap_err().to_string();
+        assert!(fault.contains("leave it out, or choose topology 'ring' or 'star'"), "{fault}");
     }
 }

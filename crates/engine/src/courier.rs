@@ -11,7 +11,7 @@ use crate::exchange::scheduled::{Command, Event, Scheduled};
 use crate::net::kinds::{BUCKETS, WAKE};
 use crate::net::{Arrival, Net};
 use crate::trace::{Tracer, microseconds};
-use starlings_codec::Codec;
+use starlings_codec::{Codec, Shapes};
 use starlings_core::{Block, Body, Deadline, Fault, Result, Seat, Step, Update};
 use starlings_learn::Sink;
 use starlings_topology::{Topology, moves};
@@ -50,6 +50,8 @@ pub struct Route {
     pub topology: Arc<dyn Topology>,
     /// How numbers travel.
     pub codec: Arc<dyn Codec>,
+    /// The blocks that the codec carries; all others travel as they are.
+    pub shapes: Arc<Shapes>,
     /// How long to wait for a peer that is alive but silent.
     pub patience: Duration,
     /// Where spans are recorded.
@@ -303,7 +305,8 @@ impl Round {
         let codec = self.route.codec.clone();
         let mut machine = Scheduled::new(update, codec, topology.grain(world), |chunks| {
             moves(&topology.pattern(me, world, chunks), me, world)
-        });
+        })
+        .compressing(&self.route.shapes);
         let mut wanted = Vec::new();
         machine.on(Event::Begin, &mut wanted);
         for event in self.early.remove(&bucket).unwrap_or_default() {

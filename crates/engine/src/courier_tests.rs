@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::bridge::adder::{PATIENCE, Perch, perches, perches_that, run_all};
-use crate::choices::{raw, summing};
+use crate::choices::{Carriage, codec, raw, summing};
 use starlings_core::{Rng, Values};
 use starlings_data::{Dealer, Holding};
 use starlings_learn::{Facts, Memory, Moment, NoWires, Outbox, Place, Work};
@@ -12,10 +12,23 @@ use std::sync::{Condvar, Mutex};
 const FULL: usize = BUCKET_BYTES / 8;
 
 fn courier(perch: &Perch, topology: &str, tracer: Tracer) -> Courier {
+    courier_by(perch, topology, raw(), &[], tracer)
+}
+
+/// A courier whose codec carries the blocks of these names.
+fn courier_by(
+    perch: &Perch,
+    topology: &str,
+    codec: Arc<dyn Codec>,
+    named: &[&str],
+    tracer: Tracer,
+) -> Courier {
     let (net, world) = (perch.net.clone(), perch.net.world());
     let group = (0..world).map(Seat).collect();
-    let (topology, codec) = (summing(topology, "").unwrap(), raw());
-    Courier::start(Route { net, group, topology, codec, patience: PATIENCE, tracer }).unwrap()
+    let shapes = named.iter().map(|name| (name.to_string(), (FULL, 1))).collect();
+    let (topology, shapes) = (summing(topology, "").unwrap(), Arc::new(shapes));
+    let patience = PATIENCE;
+    Courier::start(Route { net, group, topology, codec, shapes, patience, tracer }).unwrap()
 }
 
 /// Blocks of a step, of many sizes: some are alone in a bucket, others share one.
@@ -76,6 +89,34 @@ fn sums_of_many_buckets_over_many_steps_are_plain_sums() {
             assert_eq!(summed + held.blocks.len(), truth.blocks.len(), "nothing is left out");
             assert!(!held.blocks.is_empty(), "the last bucket stays with the worker");
         }
+    }
+}
+
+#[test]
+fn buckets_hold_gradients_of_few_digits_and_statistics_as_they_are() {
+    let blocks = |seat: usize| -> Vec<Block> {
+        let mut rng = Rng::named(3, "statistics", &[seat as u64]);
+        let mut block = |name: &str| Block::dense(name, (0..FULL).map(|_| rng.normal()).collect());
+        ["weight", "tracked.mean", "bias"].map(|name| block(name)).into()
+    };
+    let half = || match codec("half", "").unwrap() {
+        Carriage::Numbers(codec) => codec,
+        _ => panic!("half encodes numbers"),
+    };
+    for topology in ["ring", "tree"] {
+        let sums = |codec: fn() -> Arc<dyn Codec>| {
+            let mut all = run_all(&perches(3), |perch| {
+                let named = ["weight", "bias"];
+                let codec = codec();
+                let mut courier = courier_by(&perch, topology, codec, &named, Tracer::default());
+                sum_step(&mut courier, blocks(perch.seat()), 0).unwrap().0
+            });
+            all.swap_remove(0)
+        };
+        let (exact, rounded) = (sums(raw), sums(half));
+        assert_eq!(exact.len(), 2, "the last bucket stays");
+        assert!(exact[0] != rounded[0], "{topology}: the gradient is rounded");
+        assert!(exact[1] == rounded[1], "{topology}: the statistic is not");
     }
 }
 

@@ -107,7 +107,7 @@ pub struct Figures {
     pub metrics: std::collections::BTreeMap<String, f64>,
     /// Processor seconds.
     pub cpu_seconds: f64,
-    /// Largest lead over the slowest worker that a server allowed.
+    /// Largest lead over the slowest worker that owners, or those who were behind, have seen.
     pub lead_max: u64,
     /// Contributions that came too late to count.
     pub dropped: u64,
@@ -199,6 +199,8 @@ pub struct Desk {
     tracer: Tracer,
     server: Option<JoinHandle<ServerShard>>,
     ledger: Arc<Ledger>,
+    /// The largest lead that was seen in flocks before.
+    lead_before: u64,
     wired: Arc<AtomicU64>,
     /// Bytes of exchanges that members' changes have ended: in memory, and sent.
     bytes_before: [u64; 2],
@@ -262,6 +264,7 @@ impl Desk {
             begun: false,
             server: None,
             ledger: Arc::default(),
+            lead_before: 0,
             wired: Arc::default(),
             bytes_before: [0; 2],
             speaks_for_process: setup.speaks_for_process,
@@ -379,9 +382,16 @@ impl Desk {
         let shard = self.server.take().and_then(|server| server.join().ok());
         let gone = [self.bytes_raw(), self.net.bytes_sent()];
         self.bytes_before.iter_mut().zip(gone).for_each(|(sum, bytes)| *sum += bytes);
+        self.lead_before = self.lead_max();
         self.exchange = Box::new(Nobody);
         self.ledger = Arc::default();
         shard
+    }
+
+    /// The largest lead that this seat has seen, here and in flocks before.
+    fn lead_max(&self) -> u64 {
+        let owned = self.ledger.lead_max.load(Ordering::Relaxed);
+        owned.max(self.exchange.lead_max()).max(self.lead_before)
     }
 
     /// Bytes that everything sent in this flock has in memory.
@@ -473,9 +483,11 @@ impl Desk {
         let mut numbers = vec![sent as f64, raw as f64, cpu, dropped];
         let (world, seat) = (self.net.world() as usize, self.net.seat().index());
         let pace = self.clock.pace();
-        let own = numbers.len() + 3 * seat;
-        numbers.resize(numbers.len() + 3 * world, 0.0);
-        numbers[own..own + 3].copy_from_slice(&[pace.computation, pace.gate, pace.merge]);
+        let lead = self.lead_max();
+        let own = numbers.len() + SPENT * seat;
+        numbers.resize(numbers.len() + SPENT * world, 0.0);
+        let spent = [pace.computation, pace.gate, pace.merge, lead as f64];
+        numbers[own..own + SPENT].copy_from_slice(&spent);
         let sums = self.exchange.sum(numbers)?;
         let figures = Figures {
             steps: self.walk.steps(),
@@ -487,10 +499,10 @@ impl Desk {
             objective: grade.objective,
             metrics: grade.metrics,
             cpu_seconds: sums[2],
-            lead_max: self.ledger.lead_max.load(Ordering::Relaxed),
+            lead_max: sums[4..].chunks_exact(SPENT).map(|own| own[3] as u64).max().unwrap_or(0),
             // Every owner counts for itself: the mean over owners is that of whole contributions.
             dropped: (sums[3] / world as f64).round() as u64,
-            paces: sums[4..].chunks_exact(3).enumerate().map(pace_of).collect(),
+            paces: sums[4..].chunks_exact(SPENT).enumerate().map(pace_of).collect(),
             rows_left_out: self.leases.rows_owed(&self.dealer, &self.walk),
             evaluation: self.evaluate()?,
         };
@@ -685,6 +697,9 @@ fn wants_factors(choices: &Choices, job: &Job) -> bool {
         && matches!((&choices.layout, &*choices.blend), (Layout::Sum, Blending::Plain))
         && job.fold == Fold::Plain
 }
+
+/// Numbers that each worker tells of itself: how long it spent on what, and the largest lead that it has seen.
+const SPENT: usize = 4;
 
 fn pace_of((rank, spent): (usize, &[f64])) -> Pace {
     let (computation, gate, merge) = (spent[0], spent[1], spent[2]);

@@ -8,7 +8,7 @@ use crate::descent::{Descent, Goodness};
 use crate::exchange::packet::Losses;
 use crate::job::{CheckpointSpec, Every};
 use crate::net::{Arrival, Net};
-use starlings_cluster::checkpoint::{Complete, Store};
+use starlings_cluster::checkpoint::{ASIDE, Complete, Store};
 use starlings_cluster::manifest::{Fingerprint, Manifest, PartInfo};
 use starlings_cluster::tensors::read_model;
 use starlings_cluster::writer::{Content, Done, Part, Writer};
@@ -278,7 +278,7 @@ impl Keeper {
         }
     }
 
-    /// Where training has left all bounds: takes back what was kept after the last good checkpoint, so that `--resume`
+    /// Where training has left all bounds: sets aside what was kept after the last good checkpoint, so that `--resume`
     /// goes on from that one, and says so. Other faults stay as they are.
     #[must_use]
     pub fn gone_astray(&mut self, fault: Fault) -> Fault {
@@ -290,13 +290,16 @@ impl Keeper {
         let Some(good) = inner.goodness.good() else {
             return fault.hint(format!("{advice}no checkpoint is good: start without --resume"));
         };
+        let mut aside = format!("are kept beside it as '{ASIDE}…'");
         if inner.post.net.seat() == Seat(0) {
             // What is under way is of no use any more, and must not become a checkpoint after this.
             let _ = inner.writer.settle(Deadline::after(Duration::from_secs(60)));
-            inner.store.withdraw_after(good, &inner.post.fingerprint);
+            if let Err(left) = inner.store.set_aside_after(good, &inner.post.fingerprint) {
+                aside = format!("must be moved away first, for {}", left.message());
+            }
         }
         fault.hint(format!(
-            "{advice}{} is the last good checkpoint, and later ones, of weights that had gone astray, were removed: --resume goes on from it, also with another learning rate, schedule or clip_norm",
+            "{advice}{} is the last good checkpoint: --resume goes on from it, also with another learning rate, schedule or clip_norm; later ones, of weights that had gone astray, {aside}",
             inner.store.folder(good).display()
         ))
     }

@@ -74,7 +74,7 @@ pub struct Merger {
 /// How a merger brings contributions together.
 enum Way {
     /// Partial sums are folded on the way, each number encoded by itself.
-    Played(Arc<dyn Codec>),
+    Played(Arc<dyn Codec>, Arc<Shapes>),
     /// Contributions go whole to whoever folds them.
     Collected(Box<Packer>),
     /// A few played sums instead of one.
@@ -189,7 +189,7 @@ impl Merger {
     #[must_use]
     pub fn losses(&self) -> Losses {
         match &self.way {
-            Way::Played(_) => Losses::new(),
+            Way::Played(..) => Losses::new(),
             Way::Collected(packer) => packer.save(),
             Way::Rounds(rounds, _) => rounds.save(),
         }
@@ -198,7 +198,7 @@ impl Merger {
     /// Takes back what was lost: this seat's own, or that of seats that are gone.
     pub fn restore(&mut self, losses: Losses, own: bool) {
         match &mut self.way {
-            Way::Played(_) => {}
+            Way::Played(..) => {}
             Way::Collected(packer) => packer.restore(losses, own),
             Way::Rounds(rounds, _) if own => rounds.restore(losses),
             Way::Rounds(rounds, _) => {
@@ -216,7 +216,7 @@ impl Merger {
     #[must_use]
     pub fn holds_back(&self) -> bool {
         let holds_back = match &self.way {
-            Way::Played(_) => false,
+            Way::Played(..) => false,
             Way::Collected(packer) => packer.holds_back(),
             Way::Rounds(..) => true,
         };
@@ -267,7 +267,7 @@ impl Merger {
     /// # Errors
     /// As [`merge`](Merger::merge).
     pub fn merge_working(&mut self, mut update: Update, work: Arc<dyn Work>) -> Result<Update> {
-        let is_played = matches!(&self.way, Way::Played(codec) if codec.is_memory());
+        let is_played = matches!(&self.way, Way::Played(codec, _) if codec.is_memory());
         let by_links = is_played && self.shared.is_none() && self.near.is_none();
         let is_doubled = by_links && self.is_doubled(&update);
         if by_links && self.group.len() > 1 && !is_doubled {
@@ -294,7 +294,7 @@ impl Merger {
 
     fn merge_by(&mut self, mut update: Update, plainly: bool) -> Result<Update> {
         // The way is set aside while it is used, for sums are made with the rest of the merger.
-        let mut way = std::mem::replace(&mut self.way, Way::Played(raw()));
+        let mut way = std::mem::replace(&mut self.way, Way::plain());
         let alone = self.group.len() == 1;
         let merged = match &mut way {
             Way::Collected(packer) if alone => {
@@ -321,7 +321,7 @@ impl Merger {
     /// # Errors
     /// As [`merge`](Merger::merge).
     pub fn merge_kept(&mut self, update: Update) -> Result<Update> {
-        self.keeps = matches!(self.way, Way::Played(_));
+        self.keeps = matches!(self.way, Way::Played(..));
         self.kept = (!self.keeps).then(|| update.clone());
         let merged = self.merge(update);
         self.keeps = false;
@@ -362,9 +362,9 @@ impl Merger {
 
     fn by(&mut self, way: &mut Way, update: Update) -> Result<Update> {
         match way {
-            Way::Played(codec) => {
-                let codec = codec.clone();
-                self.play(multiplied_out(update), codec)
+            Way::Played(codec, shapes) => {
+                let (codec, shapes) = (codec.clone(), shapes.clone());
+                self.play(multiplied_out(update), codec, &shapes)
             }
             Way::Collected(packer) => {
                 self.weigh(&update, packer)?;
@@ -409,7 +409,7 @@ impl Merger {
             let sends = |it: &&Move| matches!(it.act, Act::SendPartial | Act::SendTotal);
             moves.iter().filter(sends).map(|it| chunks[it.chunk]).sum()
         };
-        if !matches!(way, Way::Played(_)) {
+        if !matches!(way, Way::Played(..)) {
             return all * u64::from(world - 1);
         }
         if SharedSum::takes(update) {
@@ -424,7 +424,8 @@ impl Merger {
         sent(&moves(&self.topology.pattern(self.me, world, chunks.len()), self.me, world))
     }
 
-    fn play(&mut self, update: Update, codec: Arc<dyn Codec>) -> Result<Update> {
+    /// Plays a topology's moves, of which the codec carries the blocks that `shapes` names.
+    fn play(&mut self, update: Update, codec: Arc<dyn Codec>, shapes: &Shapes) -> Result<Update> {
         if self.shared.is_some()
             && codec.law() == Law::Exact
             && SharedSum::takes(&update)
@@ -450,7 +451,8 @@ impl Merger {
         let room = self.keeps.then(|| self.spare.room_like(&update));
         let mut machine = Scheduled::new(update, codec, topology.grain(world), |chunks| {
             moves(&topology.pattern(me, world, chunks), me, world)
-        });
+        })
+        .compressing(shapes);
         if let Some(room) = room {
             machine = machine.keeping(room);
         }
@@ -711,6 +713,11 @@ impl Berths for Chunks<'_> {
 }
 
 impl Way {
+    /// Played sums of numbers as they are.
+    fn plain() -> Way {
+        Way::Played(raw(), Arc::default())
+    }
+
     fn of(options: &MergeOptions, me: Seat) -> Way {
         let world = options.group.len() as u32;
         let everyone = options.topology.pattern(me, world, 1) == Pattern::Everyone;
@@ -719,10 +726,12 @@ impl Way {
             Way::Collected(Box::new(Packer::new(carriage, options.shapes.clone(), &address)))
         };
         match &options.carriage {
-            Carriage::Numbers(codec) if !everyone => Way::Played(codec.clone()),
+            Carriage::Numbers(codec) if !everyone => {
+                Way::Played(codec.clone(), options.shapes.clone())
+            }
             Carriage::Rounds(rounds) => {
                 let numbers = || Carriage::Numbers(raw());
-                let inner = if everyone { packed(numbers()) } else { Way::Played(raw()) };
+                let inner = if everyone { packed(numbers()) } else { Way::plain() };
                 Way::Rounds(rounds.begin_seat(&options.shapes), Box::new(inner))
             }
             carriage => packed(carriage.clone()),

@@ -7,7 +7,8 @@ use crate::choices::{codec, summing};
 use crate::neighbours::Neighbours;
 use crate::net::kinds::PROBE;
 use starlings_codec::CODECS;
-use starlings_core::Rng;
+use starlings_core::{Rng, Rows, tracked};
+use starlings_topology::TOPOLOGIES;
 use starlings_transport::HEADER_BYTES;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -188,6 +189,43 @@ fn lossy(perch: &Perch, (name, topology): (&str, &str), memory: Option<&Neighbou
     match seats {
         Some(seats) => merger.nearby(sum(&seats)),
         None => merger.through(sum(&group)),
+    }
+}
+
+/// A gradient and statistics, neither of which has short binary fractions.
+fn with_statistics(seat: usize) -> Update {
+    let mut rng = Rng::named(8, "statistics", &[seat as u64]);
+    let mut numbers = |len: usize| (0..len).map(|_| rng.normal()).collect::<Vec<f64>>();
+    let means = numbers(40_000).into_iter().map(|number| number as f32).collect();
+    let means = Block { name: tracked("means"), body: Body::Dense(Values::F32(means)) };
+    let rows =
+        Rows { total: 9, width: 2, index: vec![seat as u32, 7], values: Values::F64(numbers(4)) };
+    let (loss, rows) = (Block::dense("loss", numbers(2)), Block::rows("rows", rows));
+    Update { blocks: vec![means, Block::dense("doubles", numbers(90 * 50)), rows, loss] }
+}
+
+#[test]
+fn statistics_travel_as_they_are_under_every_codec_over_every_topology_that_sums() {
+    let topologies = TOPOLOGIES.iter().map(|entry| entry.name);
+    let topologies: Vec<&str> = topologies.filter(|name| summing(name, "").is_ok()).collect();
+    assert!(topologies.len() >= 6 && topologies.contains(&"ring"), "{topologies:?}");
+    for (topology, world) in topologies.into_iter().flat_map(|name| [2, 3, 4].map(|n| (name, n))) {
+        let sums = |codec: &str| {
+            run_all(&perches(world), |perch| {
+                let mut merger = lossy(&perch, (codec, topology), None);
+                let sum = merger.merge(with_statistics(perch.seat())).unwrap();
+                assert_eq!(merger.merge_kept(with_statistics(perch.seat())).unwrap(), sum);
+                sum
+            })
+        };
+        let exact = sums("raw").swap_remove(0);
+        for sum in sums("half") {
+            let is_same = |name: &str| sum.get(name).unwrap() == exact.get(name).unwrap();
+            assert!(!is_same("doubles"), "{topology}: a gradient is rounded");
+            for name in [&tracked("means"), "rows", "loss"] {
+                assert!(is_same(name), "{topology}, {world} seats: {name} is rounded");
+            }
+        }
     }
 }
 

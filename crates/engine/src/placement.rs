@@ -57,7 +57,7 @@ pub(crate) fn placed(
             return Err(Fault::caller(format!(
                 "[place] puts stages on workers, and plan '{other}' has none"
             ))
-            .hint("choose plan 'pipeline' or 'hybrid', or leave out [place]"));
+            .hint("choose plan 'pipeline', or leave out [place]"));
         }
     };
     let list = |of: &dyn Fn(&(i64, i64, i64)) -> i64| -> toml::Value {

@@ -257,6 +257,13 @@ pub trait Learner: Send + Sync {
         None
     }
 
+    /// What to change of its parameters so that it gives something, as a request: "leave out …". Law: with that it does.
+    /// `None` where it cannot say.
+    fn remedy(&self, ability: Ability) -> Option<String> {
+        let _ = ability;
+        None
+    }
+
     /// What it requires of the other choices, its parameters considered.
     fn requires(&self) -> &'static [Ability];
 

@@ -59,7 +59,7 @@ fn even(stack: &Stack, stages: usize, all: &[u64]) -> Result<Vec<usize>> {
             with.len()
         );
         return Err(Fault::caller(what)
-            .hint(format!("use at most {} stages, or a deeper network", with.len())));
+            .hint(format!("use at most {} stages, of which the number of workers is a multiple, or a deeper network", with.len())));
     }
     // Units are such a layer and what follows it.
     let ends: Vec<usize> = with.iter().skip(1).copied().chain([stack.len()]).collect();

@@ -444,6 +444,10 @@ impl Learner for Network {
         self.lacks(ability)
     }
 
+    fn remedy(&self, ability: Ability) -> Option<String> {
+        self.cure(ability)
+    }
+
     fn requires(&self) -> &'static [Ability] {
         match self.recipe.patience {
             0 => &[],

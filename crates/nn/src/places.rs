@@ -9,7 +9,7 @@ use crate::parts;
 use crate::pass::Weights;
 use crate::recipe::pieces;
 use crate::section::Section;
-use crate::split::Split;
+use crate::split::{Split, between_pair};
 use crate::stack::Stack;
 use crate::stage::Parameter;
 use crate::staged::Staged;
@@ -141,13 +141,16 @@ impl Network {
         let whole = "its solver looks at whole matrices";
         match ability {
             Ability::SplitModel if !is_row_wise => Some(whole.to_string()),
-            Ability::SplitModel => {
-                let between = self.lines().into_iter().find(|line| line.starts_with("dropout"));
-                Some(match between {
-                    Some(line) => format!("'{line}' stands between the layers that would be split"),
-                    None => "it has no two layers that can be split together".to_string(),
-                })
-            }
+            Ability::SplitModel => Some(match self.between().as_slice() {
+                [] => "it has no two layers that can be split together".to_string(),
+                [one] => format!(
+                    "{one} stands between the layers that would be split, and works on whole rows"
+                ),
+                some => format!(
+                    "{} stand between the layers that would be split, and work on whole rows",
+                    some.join(" and ")
+                ),
+            }),
             Ability::RowWise if !is_row_wise => Some(whole.to_string()),
             Ability::RowWise if self.recipe.clip_norm > 0.0 => {
                 Some("clip_norm measures the gradient of all parameters".to_string())
@@ -160,6 +163,25 @@ impl Network {
             }
             _ => None,
         }
+    }
+
+    /// What to change so that it gives an ability.
+    pub(crate) fn cure(&self, ability: Ability) -> Option<String> {
+        if ability != Ability::SplitModel || !self.recipe.solver.is_row_wise() {
+            return None;
+        }
+        Some(match self.between().as_slice() {
+            [] => "give it a hidden layer".to_string(),
+            some => format!("leave out {}", some.join(" and ")),
+        })
+    }
+
+    /// The layers that keep two others from being split together, with their numbers.
+    fn between(&self) -> Vec<String> {
+        let mut lines = self.lines();
+        lines.push("linear 1".to_string());
+        let found = between_pair(&lines).unwrap_or_default();
+        found.into_iter().map(|at| format!("layer {} '{}'", at + 1, lines[at])).collect()
     }
 
     /// What only a whole model can do.

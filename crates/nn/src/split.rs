@@ -342,6 +342,16 @@ pub(crate) fn can_split(lines: &[String]) -> bool {
     lines.iter().any(by_itself) || (0..lines.len()).any(|at| paired(&kinds, at).is_some())
 }
 
+/// The layers that keep the nearest two that multiply from being split together; `None` where no two multiply.
+pub(crate) fn between_pair(lines: &[String]) -> Option<Vec<usize>> {
+    let multiplies = |at: &usize| ["linear", "conv"].contains(&kind(&lines[*at]));
+    let multiplying: Vec<usize> = (0..lines.len()).filter(multiplies).collect();
+    let between = multiplying.windows(2).map(|pair| -> Vec<usize> {
+        (pair[0] + 1..pair[1]).filter(|&at| !goes_through(kind(&lines[at]))).collect()
+    });
+    between.min_by_key(Vec::len)
+}
+
 /// Puts a layer in columns, and with it those that go through after it.
 fn in_columns(
     pieces: &[Piece<'_>],
@@ -587,6 +597,23 @@ mod tests {
             lines.iter().enumerate().map(|(at, line)| found.line(at, line)).collect();
         assert_eq!(lines, ["conv 2", "relu", "max-pool 2", "linear 5 bias off"]);
         assert_eq!((found.mark(0), found.mark(1)), ("@2of3".to_string(), String::new()));
+    }
+
+    #[test]
+    fn without_what_stands_between_a_pair_it_can_be_split() {
+        let lines = |text: &str| text.split(", ").map(str::to_string).collect::<Vec<String>>();
+        for (text, wanted) in [
+            ("linear 8, relu, dropout 0.1, linear 4, layer-norm, dropout 0.1, linear 2", &[2][..]),
+            ("linear 8, layer-norm, relu, noise 0.1, linear 2", &[1, 3]),
+        ] {
+            let mut lines = lines(text);
+            assert!(!can_split(&lines), "{text}");
+            let found = between_pair(&lines).unwrap();
+            assert_eq!(found, wanted, "{text}");
+            found.into_iter().rev().for_each(|at| drop(lines.remove(at)));
+            assert!(can_split(&lines), "{lines:?}");
+        }
+        assert_eq!(between_pair(&lines("linear 2")), None);
     }
 
     #[test]

@@ -217,20 +217,26 @@ fn a_network_that_explodes_names_the_step_and_keeps_its_last_good_checkpoint() {
     ended.failed(2, &["training diverged", "has risen to", "at step ", "lower learning_rate"]);
     assert!(!folder.path().join("job.safetensors").exists());
     // It is the first one, of steps that grow by a factor each: none after it has an objective as low.
-    let told =
-        ["step-00000002 is the last good checkpoint, and later ones", "were removed", "--resume"];
-    ended.failed(2, &[&told[..], &["learning rate"]].concat());
-    let kept: Vec<String> = std::fs::read_dir(folder.path().join("kept"))
-        .unwrap()
-        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-        .filter(|name| folder.path().join("kept").join(name).join("manifest.json").exists())
-        .collect();
-    assert_eq!(kept, ["step-00000002"]);
+    let told = ["step-00000002 is the last good checkpoint", "kept beside it as 'diverged-"];
+    ended.failed(2, &[&told[..], &["--resume", "learning rate"]].concat());
+    let kept = || {
+        let names = std::fs::read_dir(folder.path().join("kept")).unwrap();
+        let names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        let whole = |name: &String| folder.path().join("kept").join(name).join("manifest.json");
+        let mut names: Vec<String> = names.filter(|name| whole(name).exists()).collect();
+        names.sort();
+        names
+    };
+    let aside: Vec<String> =
+        kept().into_iter().filter(|name| name.starts_with("diverged-")).collect();
+    assert!(!aside.is_empty(), "{:?}: what was kept later is still there", kept());
+    assert_eq!(kept(), [&aside[..], &["step-00000002".to_string()]].concat());
     let resumed = train("0.01", &["--resume"]);
     let told = format!("{}{}", resumed.out, resumed.err);
     assert!(told.contains("learning_rate = 0.01") && told.contains("= 3.0"), "{told}");
     let objective = resumed.report()["objective"].as_f64().unwrap();
     assert!(objective < 100.0, "{objective}");
+    assert!(aside.iter().all(|name| kept().contains(name)), "{aside:?} of {:?}", kept());
     // The rate alone may change.
     train("0.01", &["--resume", "--set", "learner.weight_decay=0.5"])
         .failed(2, &["learner.parameters"]);
@@ -306,6 +312,85 @@ fn a_layer_of_the_jobs_own_that_does_not_fit_is_shown_with_its_line() {
     ended.failed(2, &["layer 2 'odd'", "input + linear(input, 3)", "5 numbers and 3 numbers"]);
 }
 
+/// The plans that a refusal names.
+fn plans_in(help: &str) -> Vec<&str> {
+    let names = help.split("plan ").skip(1).flat_map(|rest| rest.split('\'').skip(1).step_by(2));
+    names.filter(|name| ["data-parallel", "pipeline", "hybrid", "tensor"].contains(name)).collect()
+}
+
+/// Layers that cannot be split are named, and every advice of the refusal is accepted: it once named other learners, and a
+/// plan for which there were too few workers.
+#[test]
+fn what_is_advised_where_layers_cannot_be_split_is_accepted() {
+    let folder = tempdir().unwrap();
+    let write = |layers: &str| {
+        let job = NETWORK.replace("hidden = []", layers).replace("epochs = 100", "epochs = 1");
+        std::fs::write(folder.path().join("job.toml"), job).unwrap();
+    };
+    let with = |plan: &str| {
+        let plan = format!("cluster.plan={plan}");
+        starlings(folder.path(), &["train", "job.toml", "--json", "--set", &plan])
+    };
+    let tensor = "{ name = 'tensor', parts = 2 }";
+    for (layers, named, without) in [
+        ("hidden = [8, 8]\ndropout = 0.1", "layer 3 'dropout 0.1'", "hidden = [8, 8]"),
+        ("hidden = [8, 8]\nnorm = 'layer-norm'", "layer 2 'layer-norm'", "hidden = [8, 8]"),
+        (
+            "layers = ['linear 8', 'dropout 0.2', 'linear 4', 'layer-norm']",
+            "layer 2 'dropout 0.2'",
+            "layers = ['linear 8', 'linear 4', 'layer-norm']",
+        ),
+        ("hidden = []", "a hidden layer", "hidden = [8]"),
+    ] {
+        write(layers);
+        let refused = with(tensor);
+        refused.failed(2, &["needs a learner whose layers can be split", named, "help:"]);
+        let help = refused.err.split("help:").nth(1).unwrap().to_string();
+        assert!(!help.contains("learner '"), "{help}");
+        let plans = plans_in(&help);
+        assert!(plans.contains(&"data-parallel") && !plans.contains(&"hybrid"), "{help}");
+        for plan in plans {
+            // A network of one layer cannot be cut, either, and says so.
+            if named != "a hidden layer" || plan == "data-parallel" {
+                with(plan).report();
+            }
+        }
+        write(without);
+        with(tensor).report();
+    }
+}
+
+/// Stages by hand are refused with advice that is accepted, too.
+#[test]
+fn what_is_advised_of_stages_by_hand_is_accepted() {
+    let folder = tempdir().unwrap();
+    let train = |cluster: &str, learner: &str| {
+        let job = NETWORK.replace("hidden = []", "hidden = [8]").replace("epochs = 100", learner);
+        std::fs::write(folder.path().join("job.toml"), format!("{job}{cluster}")).unwrap();
+        starlings(folder.path(), &["train", "job.toml", "--json"])
+    };
+    let place = "[place]\n0 = '1-2'\n1 = '3'\n";
+    train(place, "epochs = 1").report();
+    train("[place]\n0 = '1-2'\n", "epochs = 1").failed(2, &["one stage has all layers", "help:"]);
+    let tensor = train(&format!("plan = 'tensor'\n{place}"), "epochs = 1");
+    tensor.failed(2, &["plan 'tensor' has none", "choose plan 'pipeline', or leave out [place]"]);
+    train(&format!("plan = 'pipeline'\n{place}"), "epochs = 1").report();
+    train("plan = 'tensor'\n", "epochs = 1").report();
+    let hybrid = train(&format!("plan = 'hybrid'\n{place}"), "epochs = 1");
+    hybrid.failed(2, &["set workers = 4, or data = 1 in [cluster] plan"]);
+    let one = "plan = { name = 'hybrid', data = 1 }\n";
+    train(&format!("{one}{place}"), "epochs = 1").report();
+    // A learner that cannot be cut: with the plan that is advised [place] would be refused.
+    let ridge = NETWORK.replace(
+        "name = 'mlp'\ntask = 'regression'\nhidden = []\nsolver = 'sgd'",
+        "name = 'ridge'",
+    );
+    std::fs::write(folder.path().join("job.toml"), format!("{ridge}{place}")).unwrap();
+    let refused = starlings(folder.path(), &["train", "job.toml"]);
+    refused.failed(2, &["choose plan 'data-parallel'", "leave out [place]"]);
+    assert!(!refused.err.contains("learner 'mlp"), "{}", refused.err);
+}
+
 /// What is advised is accepted: ring with int8 or with ssp once named topologies and consistencies that are refused, too.
 #[test]
 fn what_a_refusal_offers_is_accepted() {
@@ -325,11 +410,6 @@ fn what_a_refusal_offers_is_accepted() {
     for word in ["'consensus-control'", "'halton'", "'gossip'"] {
         assert!(!ssp.err.contains(word), "{}", ssp.err);
     }
-    let plan = "cluster.plan={ name = 'tensor', parts = 2 }";
-    let split = with(&["learner.hidden=[8, 8]", "learner.dropout=0.1", plan]);
-    split.failed(2, &["'dropout 0.1' stands between"]);
-    let help = split.err.split("help:").nth(1).unwrap();
-    assert!(!help.contains("'mlp ("), "{}", split.err);
     let gan = NETWORK.replace("name = 'mlp'\ntask = 'regression'", "name = 'gan'");
     std::fs::write(folder.path().join("job.toml"), gan.replace("hidden = []", "hidden = [4]"))
         .unwrap();

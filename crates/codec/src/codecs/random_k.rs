@@ -178,7 +178,7 @@ fn thin<T: Float>(
     let mut velocity = if momentum > 0.0 { old(|held| &held.velocity) } else { Vec::new() };
     if momentum > 0.0 {
         for ((sum, velocity), value) in residual.iter_mut().zip(&mut velocity).zip(given) {
-            *velocity = T::of(momentum * velocity.wide() + value.wide());
+            *velocity = T::of(momentum * velocity.wide() + value.wide()).faded();
             *sum += *velocity;
         }
     } else {

@@ -128,7 +128,7 @@ fn step<T: Float>(
 #[inline(always)]
 fn gather_velocity<T: Float>(values: &[T], momentum: T, velocity: &mut [T], residual: &mut [T]) {
     for ((value, velocity), sum) in values.iter().zip(velocity).zip(residual) {
-        *velocity = momentum * *velocity + *value;
+        *velocity = (momentum * *velocity + *value).faded();
         *sum += *velocity;
     }
 }

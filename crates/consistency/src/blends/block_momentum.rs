@@ -12,7 +12,7 @@ use crate::anchor::{
     settle, summed,
 };
 use crate::{At, Blend, BuildConsistency, Share};
-use starlings_core::{Ability, Entry, Model, Param, ParamKind, Update};
+use starlings_core::{Ability, Entry, Model, Param, ParamKind, Update, faded, faint};
 
 pub(super) const ENTRY: Entry<BuildConsistency> = Entry {
     name: "block-momentum",
@@ -92,6 +92,8 @@ impl Blend for BlockMomentum {
         for name in led(model) {
             let values = summed(sum, &name);
             let (start, step) = (anchor(&name), beside(MOVE, &name));
+            let faint = faint(values.kind());
+            let filtered = |step, sum| faded(self.filtered(at, step, sum), faint);
             if self.nesterov {
                 let global = beside(GLOBAL, &name);
                 change(
@@ -99,7 +101,7 @@ impl Blend for BlockMomentum {
                     [&name, &start, &step, &global],
                     values,
                     |[_, _, step, global], sum| {
-                        let next = if moved { self.filtered(at, step, sum) } else { step };
+                        let next = if moved { filtered(step, sum) } else { step };
                         let global = if moved { global + next } else { global };
                         let ahead = if at.ending { 0.0 } else { self.momentum(at.world) * next };
                         [global + ahead, global + ahead, next, global]
@@ -107,7 +109,7 @@ impl Blend for BlockMomentum {
                 );
             } else if moved {
                 change(model, [&name, &start, &step], values, |[_, start, step], sum| {
-                    let next = self.filtered(at, step, sum);
+                    let next = filtered(step, sum);
                     [start + next, start + next, next]
                 });
             }

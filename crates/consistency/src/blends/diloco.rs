@@ -13,7 +13,7 @@ use crate::anchor::{
     summed,
 };
 use crate::{At, Blend, BuildConsistency, Share};
-use starlings_core::{Ability, Entry, Model, Param, ParamKind, Update};
+use starlings_core::{Ability, Entry, Model, Param, ParamKind, Update, faded, faint};
 
 pub(super) const ENTRY: Entry<BuildConsistency> = Entry {
     name: "diloco",
@@ -78,9 +78,11 @@ impl Blend for DiLoCo {
         let names = if moved(at, model) { led(model) } else { Vec::new() };
         for name in names {
             let tensors = [&*name, &anchor(&name), &beside(MOMENTUM, &name)];
-            change(model, tensors, summed(sum, &name), |[_, outer, momentum], sum| {
+            let sums = summed(sum, &name);
+            let faint = faint(sums.kind());
+            change(model, tensors, sums, |[_, outer, momentum], sum| {
                 let gradient = -sum / world;
-                let momentum = self.momentum * momentum + gradient;
+                let momentum = faded(self.momentum * momentum + gradient, faint);
                 let outer = outer - self.rate * (gradient + self.momentum * momentum);
                 [outer, outer, momentum]
             });

@@ -170,7 +170,7 @@ impl Plans<'_> {
     fn circles(&self) -> Option<Circles> {
         match &self.choices.carriage {
             Carriage::Numbers(_) | Carriage::Factors => {
-                let options = self.merge_options(1, self.everyone());
+                let options = self.merge_options(kinds::CIRCLES, self.everyone());
                 Some(Circles::new(self.net.clone(), options))
             }
             // What is cheapest would have to be measured anew in every circle.
@@ -250,13 +250,14 @@ impl Plans<'_> {
         // Through shared memory a sum is over before anything could be hidden behind it. Of two, either may be the first.
         let is_ordered = world == 2 || topology.order(world, 0).is_some();
         let is_exact = codec.law() == Law::Exact;
-        match self.shared(4, &group).is_some() && is_exact && is_ordered {
+        match self.shared(kinds::BUCKETS, &group).is_some() && is_exact && is_ordered {
             true if world == 2 => Streams::Nothing,
             true => Streams::Memory,
             false => {
                 let (net, patience) = (self.net.clone(), self.job.patience);
-                let tracer = self.tracer.clone();
-                Streams::Route(Box::new(Route { net, group, topology, codec, patience, tracer }))
+                let (tracer, shapes) = (self.tracer.clone(), Arc::new(self.shapes()));
+                let route = Route { net, group, topology, codec, shapes, patience, tracer };
+                Streams::Route(Box::new(route))
             }
         }
     }

@@ -2,6 +2,7 @@
 //! merges a visitor with the visitor before it, learns from its own rows, ages the model by one, remembers it
 //! and sends it on. There is no sum, no barrier and no owner; a prediction is a vote among the remembered.
 
+use super::lead::Lead;
 use super::{Agreed, Exchange, HandedIn, sum, unify};
 use crate::exchange::model_wire::{add_scaled, put, read, weights, write, zeros_like};
 use crate::exchange::served::Asks;
@@ -61,6 +62,7 @@ pub struct Gossip {
     cache: VecDeque<Update>,
     closing: bool,
     bytes_raw: u64,
+    lead: Lead,
 }
 
 impl Gossip {
@@ -72,8 +74,8 @@ impl Gossip {
         net: Arc<Net>,
         exact: Merger,
     ) -> Gossip {
-        let (last, cache) = (None, VecDeque::new());
-        Gossip { learner, options, net, exact, last, cache, closing: false, bytes_raw: 0 }
+        let (last, cache, lead) = (None, VecDeque::new(), Lead::default());
+        Gossip { learner, options, net, exact, last, cache, closing: false, bytes_raw: 0, lead }
     }
 
     /// Merges every visitor that has come with the one before it. The last of them stays.
@@ -81,6 +83,7 @@ impl Gossip {
         let any = |arrival: &Arrival| arrival.header.kind == WALKING;
         while let Some(arrival) = self.net.try_next(Lane::Exchange, any)? {
             let from = arrival.from;
+            self.lead.heard(arrival.header.step);
             let own = weights(model);
             let ([visited, _, _], visitor) = read(&arrival.payload, &own, &*self.options.codec)
                 .map_err(|malformed| {
@@ -140,7 +143,8 @@ fn merged(a: &Update, b: &Update) -> Update {
 }
 
 impl Exchange for Gossip {
-    fn open(&mut self, _: Step, _: &Needs, asks: Asks, model: &mut Model) -> Result<Agreed> {
+    fn open(&mut self, step: Step, _: &Needs, asks: Asks, model: &mut Model) -> Result<Agreed> {
+        self.lead.at(step);
         self.receive(model)?;
         Ok(Agreed { stop: asks.stop, ..Agreed::default() })
     }
@@ -181,6 +185,10 @@ impl Exchange for Gossip {
 
     fn bytes_raw(&self) -> u64 {
         self.bytes_raw + self.exact.bytes_raw()
+    }
+
+    fn lead_max(&self) -> u64 {
+        self.lead.max()
     }
 
     fn replicated(&self) -> bool {

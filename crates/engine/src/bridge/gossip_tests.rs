@@ -54,6 +54,32 @@ fn a_visitor_is_merged_with_the_one_before_and_learning_makes_it_one_older_than_
 }
 
 #[test]
+fn who_is_behind_sees_how_far_others_are_ahead() {
+    let seats = perches(2);
+    let (mut ahead, mut behind) = (gossip(&seats[0], 10), gossip(&seats[1], 10));
+    let (mut at_first, mut at_second) = (model(vec![0.0]), model(vec![0.0]));
+    let open = |gossip: &mut Gossip, number, model: &mut Model| {
+        gossip.open(Step(number), &Needs::All, Asks::default(), model).unwrap();
+    };
+    for number in 0..4 {
+        open(&mut ahead, number, &mut at_first);
+        ahead.finish(step(number, vec![0.0]), &mut at_first).unwrap();
+    }
+    seats[1].hear(&seats[0]);
+    // Step 3 was begun while the other had finished none.
+    open(&mut behind, 0, &mut at_second);
+    assert_eq!(behind.lead_max(), 3);
+    behind.finish(step(0, vec![0.0]), &mut at_second).unwrap();
+    seats[0].hear(&seats[1]);
+    open(&mut ahead, 4, &mut at_first);
+    assert_eq!(ahead.lead_max(), 0, "who is ahead has nobody before it");
+    ahead.finish(step(4, vec![0.0]), &mut at_first).unwrap();
+    seats[1].hear(&seats[0]);
+    open(&mut behind, 4, &mut at_second);
+    assert_eq!(behind.lead_max(), 3, "nobody is ahead now, but was");
+}
+
+#[test]
 fn gossip_does_not_keep_the_mean() {
     let seats = perches(2);
     let (mut a, mut b) = (gossip(&seats[0], 10), gossip(&seats[1], 10));

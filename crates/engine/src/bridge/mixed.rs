@@ -7,6 +7,7 @@
 //! graph's spectrum allows ([`lag`]). Rounds are numbered by steps, and what control remembers lies in the model, so
 //! that a run that is resumed goes on with the same bits.
 
+use super::lead::Lead;
 use super::{Agreed, Exchange, HandedIn, agreed, asks_block, sum, unify};
 use crate::exchange::model_wire::{
     add_scaled, put, read, squared_distance, weights, write, zeros_like,
@@ -61,6 +62,7 @@ pub struct Mixed {
     bytes_raw: u64,
     /// The newest model of each neighbour that has not been mixed yet.
     visitors: BTreeMap<Seat, Update>,
+    lead: Lead,
 }
 
 impl Mixed {
@@ -84,6 +86,7 @@ impl Mixed {
             agreed: Agreed::default(),
             bytes_raw: 0,
             visitors: BTreeMap::new(),
+            lead: Lead::default(),
         }
     }
 
@@ -131,6 +134,7 @@ impl Mixed {
     fn take_arrived(&mut self, own: &Update) -> Result<()> {
         let any = |arrival: &Arrival| arrival.header.kind == MIXED;
         while let Some(arrival) = self.net.try_next(Lane::Exchange, any)? {
+            self.lead.heard(arrival.header.step);
             self.welcome(&arrival, own)?;
         }
         Ok(())
@@ -237,7 +241,8 @@ fn remember(model: &mut Model) {
 }
 
 impl Exchange for Mixed {
-    fn open(&mut self, _: Step, _: &Needs, asks: Asks, model: &mut Model) -> Result<Agreed> {
+    fn open(&mut self, step: Step, _: &Needs, asks: Asks, model: &mut Model) -> Result<Agreed> {
+        self.lead.at(step);
         self.asks = asks;
         if matches!(&*self.options.blending, Blending::Mixing(_)) {
             remember(model);
@@ -274,6 +279,10 @@ impl Exchange for Mixed {
 
     fn bytes_raw(&self) -> u64 {
         self.bytes_raw + self.exact.bytes_raw()
+    }
+
+    fn lead_max(&self) -> u64 {
+        self.lead.max()
     }
 
     fn replicated(&self) -> bool {

@@ -19,6 +19,7 @@ mod build;
 mod circles;
 mod gossip;
 mod grouped;
+mod lead;
 mod mixed;
 mod nobody;
 mod owned;
@@ -135,6 +136,11 @@ pub trait Exchange: Send {
 
     /// Bytes that everything sent has in memory.
     fn bytes_raw(&self) -> u64;
+
+    /// The largest lead over this seat that it has seen, where no owner counts steps.
+    fn lead_max(&self) -> u64 {
+        0
+    }
 
     /// What this seat's codec has lost so far: part of a checkpoint.
     fn losses(&self) -> Losses {

@@ -4,6 +4,7 @@
 //!
 //! Laws: what all have sent and still hold adds up to all their steps; after a flush every replica has them all.
 
+use super::lead::Lead;
 use super::{Agreed, Exchange, HandedIn, step_by_share, steps_of_all, sum, unify};
 use crate::exchange::model_wire::{add_scaled, put, weights, zeros_like};
 use crate::exchange::served::Asks;
@@ -48,6 +49,7 @@ pub struct PartialExchange {
     begun: Instant,
     bytes_per_second: f64,
     bytes_raw: u64,
+    lead: Lead,
 }
 
 impl PartialExchange {
@@ -72,6 +74,7 @@ impl PartialExchange {
             begun: now(),
             bytes_per_second: 0.0,
             bytes_raw: 0,
+            lead: Lead::default(),
         }
     }
 
@@ -129,6 +132,7 @@ impl PartialExchange {
     fn receive(&mut self, model: &mut Model) -> Result<()> {
         let any = |arrival: &Arrival| arrival.header.kind == PARTIAL;
         while let Some(arrival) = self.net.try_next(Lane::Exchange, any)? {
+            self.lead.heard(arrival.header.step);
             self.add(&arrival, model)?;
         }
         Ok(())
@@ -172,7 +176,8 @@ fn add_part(own: &mut Update, message: &[u8], codec: &dyn Codec) -> Result<(), &
 }
 
 impl Exchange for PartialExchange {
-    fn open(&mut self, _: Step, _: &Needs, asks: Asks, model: &mut Model) -> Result<Agreed> {
+    fn open(&mut self, step: Step, _: &Needs, asks: Asks, model: &mut Model) -> Result<Agreed> {
+        self.lead.at(step);
         self.receive(model)?;
         Ok(Agreed { stop: asks.stop, ..Agreed::default() })
     }
@@ -189,8 +194,10 @@ impl Exchange for PartialExchange {
     }
 
     fn cut(&mut self, step: Step, model: &mut Model) -> Result<Step> {
+        // They belong to the last step that was taken: the next one has not begun.
+        let last = Step(step.0.saturating_sub(1));
         for part in 0..self.parts {
-            self.send_part(part, step)?;
+            self.send_part(part, last)?;
         }
         // Each seat tells how much it has sent, so that all know when everything has come.
         let sent = steps_of_all(&mut self.exact, &self.net, Step(self.sent))?;
@@ -214,6 +221,10 @@ impl Exchange for PartialExchange {
 
     fn bytes_raw(&self) -> u64 {
         self.bytes_raw + self.exact.bytes_raw()
+    }
+
+    fn lead_max(&self) -> u64 {
+        self.lead.max()
     }
 
     fn replicated(&self) -> bool {

@@ -68,6 +68,40 @@ fn after_a_cut_every_replica_has_all_changes_and_a_step_sends_one_part() {
 }
 
 #[test]
+fn who_is_behind_sees_how_far_others_are_ahead() {
+    let seats = perches(2);
+    let (mut ahead, mut behind) = (partial(&seats[0], 2), partial(&seats[1], 2));
+    (ahead.parts, behind.parts) = (2, 2);
+    let (mut at_first, mut at_second) = (model(vec![0.0; 4]), model(vec![0.0; 4]));
+    for number in 0..3 {
+        ahead.open(Step(number), &Needs::All, Asks::default(), &mut at_first).unwrap();
+        ahead.finish(step(number, vec![0.0; 4]), &mut at_first).unwrap();
+    }
+    seats[1].hear(&seats[0]);
+    behind.open(Step(0), &Needs::All, Asks::default(), &mut at_second).unwrap();
+    assert_eq!((ahead.lead_max(), behind.lead_max()), (0, 2));
+}
+
+#[test]
+fn the_rest_that_a_cut_sends_is_of_no_new_step() {
+    let leads = flock(2, |perch| {
+        let mut exchange = partial(&perch, 3);
+        let mut model = model(vec![0.0; LEN]);
+        exchange.parts = 3;
+        exchange.open(Step(0), &Needs::All, Asks::default(), &mut model).unwrap();
+        exchange.finish(step(0, vec![1.0; LEN]), &mut model).unwrap();
+        exchange.cut(Step(1), &mut model).unwrap();
+        exchange.sum(vec![]).unwrap();
+        let log = perch.log.lock().unwrap();
+        let parts = log.iter().filter(|(_, header)| header.kind == PARTIAL);
+        let steps: Vec<Step> = parts.map(|(_, header)| header.step).collect();
+        assert_eq!(steps, [Step(0); 4], "one part of the step itself, and all of the rest");
+        exchange.lead_max()
+    });
+    assert_eq!(leads, [0, 0]);
+}
+
+#[test]
 fn what_was_not_sent_yet_is_gathered_and_goes_with_its_part() {
     let seats = perches(2);
     let mut exchange = partial(&seats[0], 2);

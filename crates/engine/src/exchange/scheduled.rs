@@ -4,6 +4,7 @@
 //! Moves on one chunk happen in the order of the topology's list, whatever the order of arrival: frames that
 //! come early wait. So the fold order, and with it every bit of the sum, is fixed by the topology.
 
+mod coding;
 mod lent;
 mod work;
 
@@ -12,7 +13,8 @@ pub use work::Work;
 pub(crate) use work::{after_all, before_all};
 
 use super::cut::{Part, cut};
-use starlings_codec::{Codec, Into as Put, Law, Malformed};
+use coding::Coding;
+use starlings_codec::{Codec, Into as Put, Law, Malformed, Shapes};
 use starlings_core::{Body, Seat, Update, Values, planted};
 use starlings_topology::{Act, Move};
 use starlings_transport::shared::{Number, add, put_around, sum_around, sum_beside};
@@ -74,7 +76,7 @@ pub enum Command {
 
 /// The machine for one sum. Seats are places in the group that sums, 0 to world − 1.
 pub struct Scheduled {
-    codec: Arc<dyn Codec>,
+    coding: Coding,
     update: Update,
     /// Where the contribution is wanted back: then the sum is made in other memory, chunk by chunk.
     contribution: Option<Update>,
@@ -141,7 +143,7 @@ impl Scheduled {
         }
         let lends = codec.is_memory() && bytes / chunks.len() >= LENT_BYTES;
         Scheduled {
-            codec,
+            coding: Coding::all(codec, update.blocks.len()),
             update,
             contribution: None,
             begun: vec![true; chunks.len()],
@@ -171,6 +173,13 @@ impl Scheduled {
         self.contribution = Some(std::mem::replace(&mut self.update, room));
         self.begun.fill(false);
         self.touched *= 2;
+        self
+    }
+
+    /// Only blocks of these names go through the codec: all others are statistics, and travel as they are.
+    #[must_use]
+    pub fn compressing(mut self, named: &Shapes) -> Scheduled {
+        self.coding.only(&self.update, named);
         self
     }
 
@@ -217,7 +226,7 @@ impl Scheduled {
             Some(contribution) if !self.begun[chunk] => contribution,
             _ => &self.update,
         };
-        bytes_of(&*self.codec, update, &self.chunks[chunk], scratch)
+        bytes_of(&self.coding, update, &self.chunks[chunk], scratch)
     }
 
     /// The sum so far; the whole sum after `Done`.
@@ -322,11 +331,11 @@ impl Scheduled {
     /// A lossy codec changes what the others will read, so the seat that completes a chunk reads it back
     /// itself: all seats end with the same bits.
     fn settle(&mut self, chunk: usize) {
-        if !self.settled[chunk] && self.codec.law() != Law::Exact {
+        if !self.settled[chunk] && self.coding.law() != Law::Exact {
             self.begin(chunk);
             let mut bytes = Vec::new();
             for part in &self.chunks[chunk] {
-                encode_part(&*self.codec, &self.update, part, &mut bytes);
+                encode_part(&self.coding, &self.update, part, &mut bytes);
             }
             self.absorb(chunk, &mut bytes, true).expect("a codec reads what it wrote");
         }
@@ -378,7 +387,7 @@ impl Scheduled {
         let Around { sums_from, totals_from } = self.around;
         let from = if total { totals_from } else { sums_from };
         let around = self.touched >= from && after != Some(Act::Fold);
-        let is_memory = self.codec.is_memory();
+        let is_memory = self.coding.is_memory();
         let (mut rest, mut is_current) = (payload, around && is_memory);
         for part in &self.chunks[chunk] {
             let body = base.map(|base| &base.blocks[part.block].body);
@@ -395,7 +404,7 @@ impl Scheduled {
                 continue;
             }
             is_current = false;
-            let left = decode_part(&*self.codec, &mut self.update, part, rest, how)?.len();
+            let left = decode_part(&self.coding, &mut self.update, part, rest, how)?.len();
             let read = rest.len() - left;
             rest = &mut rest[read..];
         }
@@ -456,23 +465,24 @@ impl<B: ?Sized> Copy for How<'_, B> {}
 
 /// The bytes of a chunk: as they lie in memory where the codec allows it, else encoded into `scratch`.
 fn bytes_of<'a>(
-    codec: &dyn Codec,
+    coding: &Coding,
     update: &'a Update,
     chunk: &[Part],
     scratch: &'a mut Vec<u8>,
 ) -> &'a [u8] {
     if let [part] = *chunk
         && let Body::Dense(values) = &update.blocks[part.block].body
-        && let Some(bytes) = codec.borrow(values, part.from, part.to)
+        && let Some(bytes) = coding.of(part.block).borrow(values, part.from, part.to)
     {
         return bytes;
     }
     scratch.clear();
-    chunk.iter().for_each(|part| encode_part(codec, update, part, scratch));
+    chunk.iter().for_each(|part| encode_part(coding, update, part, scratch));
     scratch
 }
 
-fn encode_part(codec: &dyn Codec, update: &Update, part: &Part, out: &mut Vec<u8>) {
+fn encode_part(coding: &Coding, update: &Update, part: &Part, out: &mut Vec<u8>) {
+    let codec = coding.of(part.block);
     match &update.blocks[part.block].body {
         Body::Dense(values) => codec.encode(values, part.from, part.to, out),
         Body::Rows(rows) => {
@@ -537,12 +547,13 @@ fn fold_slice<T: Number + bytemuck::Pod>(
 }
 
 fn decode_part<'a>(
-    codec: &dyn Codec,
+    coding: &Coding,
     update: &mut Update,
     part: &Part,
     bytes: &'a [u8],
     how: How<'_>,
 ) -> Result<&'a [u8], Malformed> {
+    let codec = coding.of(part.block);
     match &mut update.blocks[part.block].body {
         Body::Dense(values) => {
             let range = part.from..part.to;

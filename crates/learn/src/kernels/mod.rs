@@ -8,3 +8,6 @@ pub(crate) mod products;
 pub(crate) mod scatter;
 pub(crate) mod sparse_nearest;
 pub(crate) mod symmetric_roots;
+mod widest;
+
+pub(crate) use widest::widest;

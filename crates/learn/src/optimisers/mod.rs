@@ -18,6 +18,7 @@ pub(crate) mod resting;
 pub mod rmsprop;
 pub mod sgd;
 
+use starlings_core::{FAINT_DOUBLE, FAINT_SINGLE};
 use std::iter::Sum;
 use std::ops::{Add, AddAssign, Div, Mul, MulAssign, Sub, SubAssign};
 
@@ -53,7 +54,7 @@ pub trait Real:
 
 impl Real for f64 {
     const EPSILON: f64 = f64::EPSILON;
-    const FAINT: f64 = f64::from_bits((1023 - 960) << 52);
+    const FAINT: f64 = FAINT_DOUBLE;
     const FAINT_SQUARE: f64 = f64::from_bits((1023 - 1000) << 52);
 
     #[inline(always)]
@@ -79,7 +80,7 @@ impl Real for f64 {
 
 impl Real for f32 {
     const EPSILON: f32 = f32::EPSILON;
-    const FAINT: f32 = f32::from_bits((127 - 100) << 23);
+    const FAINT: f32 = FAINT_SINGLE;
     const FAINT_SQUARE: f32 = f32::from_bits((127 - 120) << 23);
 
     #[inline(always)]

@@ -73,7 +73,12 @@ impl Plan for Hybrid {
             return Err(Fault::caller(format!(
                 "{each} are {wanted} workers, and there are {world}"
             ))
-            .hint(format!("set workers = {wanted}, or another product in [cluster] plan")));
+            .hint(match world.checked_div(stages * parts) {
+                Some(fit) if fit * stages * parts == world => {
+                    format!("set workers = {wanted}, or data = {fit} in [cluster] plan")
+                }
+                _ => format!("set workers = {wanted}, or another product in [cluster] plan"),
+            }));
         }
         replicas.assign(seat, world, shards)
     }

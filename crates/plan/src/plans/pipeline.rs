@@ -93,6 +93,10 @@ impl Pipeline {
         };
         fits("layers", layers.len())?;
         fits("workers", workers.len())?;
+        if stages == 1 && !layers.is_empty() {
+            return Err(Fault::caller("one stage has all layers, and there is nothing to cut")
+                .hint("put layers on at least two workers, or leave out layers and [place]"));
+        }
         if workers.is_empty() {
             workers = (0..stages).collect();
         }

@@ -154,7 +154,7 @@ impl Scheduled {
             return (self.payload(chunk, scratch), Lent::nothing());
         }
         let Scheduled {
-            update, contribution, warm, codec, chunks, moves, next, begun, owed, ..
+            update, contribution, warm, coding, chunks, moves, next, begun, owed, ..
         } = self;
         let is_beside = contribution.is_some();
         let plan = Plan { chunks, moves, next, begun, owed, is_beside };
@@ -165,7 +165,7 @@ impl Scheduled {
         }
         let parts = &chunks[chunk][..];
         if let Some(kept) = contribution.as_ref().filter(|_| !begun[chunk]) {
-            return (bytes_of(&**codec, kept, parts, scratch), Lent::of(plan, update, None).1);
+            return (bytes_of(coding, kept, parts, scratch), Lent::of(plan, update, None).1);
         }
         if let [part] = *parts
             && matches!(update.blocks[part.block].body, Body::Dense(_))
@@ -173,7 +173,7 @@ impl Scheduled {
             return Lent::of(plan, update, Some(part));
         }
         scratch.clear();
-        parts.iter().for_each(|part| encode_part(&**codec, update, part, scratch));
+        parts.iter().for_each(|part| encode_part(coding, update, part, scratch));
         (scratch, Lent::of(plan, update, None).1)
     }
 

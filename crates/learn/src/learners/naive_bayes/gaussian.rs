@@ -4,7 +4,7 @@
 //! "Algorithms for computing the sample variance", 1983).
 
 use super::sums::{Sums, check_finite, class_weights};
-use pulp::Arch;
+use crate::kernels::widest;
 use starlings_core::{Fault, Result};
 use starlings_data::{Batch, Features, Row};
 
@@ -34,7 +34,7 @@ pub(super) fn sums(shift: &[f64], classes: usize, batch: &Batch<'_>) -> Result<S
 
 fn dense(shift: &[f64], width: usize, batch: &Batch<'_>, sums: &mut Sums) {
     let (first, second) = (&mut sums.first[..], &mut sums.second[..]);
-    Arch::new().dispatch(
+    widest(
         #[inline(always)]
         || {
             for row in batch.rows() {

@@ -2,7 +2,7 @@
 //! features (of whether they are there, for Bernoulli), or for Gaussian of their squared distances to the means.
 
 use super::Kind;
-use pulp::Arch;
+use crate::kernels::widest;
 use starlings_core::{FEATURES, Graph, Model, Op};
 use starlings_data::{Batch, Row};
 
@@ -19,7 +19,7 @@ pub(super) fn each(
     let scorer = Scorer::new(kind, model);
     let mut scores = vec![0.0; scorer.constants.len()];
     let mut room = vec![0.0; scorer.width];
-    Arch::new().dispatch(
+    widest(
         #[inline(always)]
         || {
             for row in batch.rows() {

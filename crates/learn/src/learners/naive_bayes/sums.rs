@@ -2,8 +2,8 @@
 //! class, which stay in the nearest cache; what binds them is the memory that rows come from.
 
 use super::Kind;
+use crate::kernels::widest;
 use crate::refusals;
-use pulp::Arch;
 use starlings_core::Result;
 use starlings_data::{Batch, Features};
 
@@ -74,7 +74,7 @@ pub(super) fn class_weights(classes: usize, batch: &Batch<'_>) -> Vec<f64> {
 /// whether any had a minus sign.
 fn dense(batch: &Batch<'_>, width: usize, sums: &mut [f64], of: impl Fn(f32) -> f64 + Copy) -> u32 {
     let mut signs = 0;
-    Arch::new().dispatch(
+    widest(
         #[inline(always)]
         || {
             for row in batch.rows() {

@@ -4,6 +4,7 @@
 mod approximate;
 mod broken;
 mod dynamic_averaging;
+mod fading;
 mod late;
 mod mixing;
 mod recurrences;

@@ -37,6 +37,34 @@ fn a_number_that_waited_arrives_as_the_velocities_of_momentum_descent() {
     assert!(send(&*top, &mut held, &[0.0, 0.0])[1].abs() < 1e-6);
 }
 
+/// It would stay among the floats below the normal ones, over which processors take many times as long.
+#[test]
+fn a_velocity_without_gradients_becomes_exactly_zero() {
+    let top = compressor("top-k", "ratio = 0.5\nmomentum = 0.9");
+    for (single, steps) in [(true, 2_000), (false, 14_000)] {
+        let mut held = Residuals::default();
+        for now in 0..steps {
+            // The first number alone is sent. The second waits, and is given once.
+            let given = [100.0, if now == 0 { 0.001 } else { 0.0 }];
+            let values = match single {
+                true => Values::F32(given.map(|number| number as f32).to_vec()),
+                false => Values::F64(given.to_vec()),
+            };
+            let part = Part { block: "w", from: 0, values: &values, range: 0..2 };
+            held.encode(&*top, part, &mut Rng::named(1, "momentum", &[]), &mut Vec::new());
+        }
+        let saved = held.save();
+        let number = |name: &str| match &saved[name] {
+            Values::F32(values) => f64::from(values[1]),
+            Values::F64(values) => values[1],
+            Values::I64(_) => panic!("floats are held"),
+        };
+        let (velocity, residual) = (number("velocity/0/w"), number("residual/0/w"));
+        assert_eq!(velocity.to_bits(), 0, "{velocity:e}");
+        assert!((residual - 0.01).abs() < 1e-7, "all of it waits: {residual}");
+    }
+}
+
 #[test]
 fn without_momentum_a_number_that_waited_arrives_as_the_plain_sum() {
     let top = compressor("top-k", "ratio = 0.5");

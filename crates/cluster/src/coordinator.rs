@@ -5,17 +5,19 @@
 //! same address or another. Workers go on meanwhile, and return when they find it.
 
 mod returning;
+mod status;
 
 use crate::bytes::Bytes;
 use crate::control::Control;
 use crate::deal::Deal;
 use crate::journal::{Journal, Record};
-use crate::membership::{Command, Event as Happening, Membership, Options, Verdict, Wish};
-use crate::protocol::{
-    Assignment, FromClient, FromWorker, Lineup, MemberStatus, Message, Peer, Status, ToClient,
-    ToWorker, Token,
+use crate::membership::{
+    Command, Event as Happening, Membership, Options, Shortage, Verdict, Wish,
 };
-use crate::roster::{MemberId, MemberInfo, Standing};
+use crate::protocol::{
+    Assignment, FromClient, FromWorker, Lineup, Message, Peer, ToClient, ToWorker, Token,
+};
+use crate::roster::{MemberId, MemberInfo};
 use crate::succession::{Unfinished, awaited};
 use starlings_core::{Blame, Deadline, Epoch, Event, Fault, FaultReport, Result, Seat, failpoint};
 use starlings_transport::{
@@ -237,14 +239,16 @@ struct Desk {
     connections: BTreeMap<u64, Control>,
     submitter: Option<u64>,
     job: Option<(String, Wish, Option<Bytes>)>,
-    /// The newest loss. Those before it were survived.
-    loss: Option<FaultReport>,
+    /// The newest losses, of coordinators before this one, too. Most of them were survived.
+    losses: Vec<FaultReport>,
     hints: BTreeMap<String, String>,
     /// Survivors that were told of the end and have not yet said what they saw.
     awaited: BTreeSet<u64>,
     /// The fault that ended the job, told to its submitter after the survivors' last words.
     verdict: Option<(Fault, Deadline)>,
     end: Option<Result<()>>,
+    /// Whether somebody has asked to stop: Ctrl-C in a terminal reaches this process and the one who submitted the job.
+    asked_to_stop: bool,
     journal: Option<Journal>,
     /// Connections of members that were seated by a coordinator before this one.
     alias: BTreeMap<u64, u64>,
@@ -276,7 +280,8 @@ impl Desk {
             connections: BTreeMap::new(),
             submitter: None,
             job: None,
-            loss: None,
+            losses: Vec::new(),
+            asked_to_stop: false,
             hints: BTreeMap::new(),
             awaited: BTreeSet::new(),
             verdict: None,
@@ -321,8 +326,7 @@ impl Desk {
                     self.remember(&Record::Ended);
                     return Err(Fault::interrupted("stopped before a job came"));
                 }
-                let reason = "stopped, as asked".to_string();
-                self.feed(Happening::Stop { blame: Blame::Interrupted, reason });
+                self.stop_as_asked();
             }
             self.close_when_all_have_spoken();
             if self.missing.is_some_and(|by| by.passed()) {
@@ -341,10 +345,22 @@ impl Desk {
         }
     }
 
+    /// Two who ask are one request; whoever is in a hurry ends its own process.
+    fn stop_as_asked(&mut self) {
+        if !std::mem::replace(&mut self.asked_to_stop, true) {
+            let reason = "stopped, as asked".to_string();
+            self.feed(Happening::Stop { blame: Blame::Interrupted, reason });
+        }
+    }
+
     fn close_when_all_have_spoken(&mut self) {
         let over = |(_, by): &mut (Fault, Deadline)| self.awaited.is_empty() || by.passed();
         if let Some((fault, _)) = self.verdict.take_if(over) {
-            self.tell_submitter(ToClient::failed(&fault), SEND_MS);
+            let mut failed = ToClient::failed(&fault);
+            if let ToClient::Failed { message, fault: loss, .. } = &mut failed {
+                *loss = self.loss_in(message);
+            }
+            self.tell_submitter(failed, SEND_MS);
             self.end = Some(Err(fault));
         }
     }
@@ -471,54 +487,11 @@ impl Desk {
                     self.take_back_submitter(id, MODEL_MS);
                 }
             }
-            FromClient::Stop => {
-                let reason = "stopped, as asked".to_string();
-                self.feed(Happening::Stop { blame: Blame::Interrupted, reason });
-            }
+            FromClient::Stop => self.stop_as_asked(),
             FromClient::Status => {
                 let status = self.status();
                 self.tell_client(id, ToClient::Status(status), SEND_MS);
             }
-        }
-    }
-
-    fn status(&self) -> Status {
-        let waiting = self.membership.lobby().iter().map(|info| MemberStatus {
-            seat: None,
-            host: info.host.clone(),
-            pid: info.pid,
-            standing: "waiting".to_string(),
-            ..MemberStatus::default()
-        });
-        let roster = self.membership.roster();
-        let placed = roster.map_or(&[][..], |roster| &roster.placed);
-        let past = roster.map_or(&[][..], |roster| &roster.past);
-        let steps = placed.iter().filter_map(|placed| placed.progress.as_ref()).map(|it| it.step);
-        let furthest = steps.max().unwrap_or_default();
-        let now = self.begun.elapsed().as_millis() as u64;
-        let seated = placed.iter().chain(past).map(|placed| {
-            let running = placed.standing == Standing::Running;
-            let progress = placed.progress.as_ref();
-            let busy = progress.filter(|it| running && !it.waits);
-            MemberStatus {
-                seat: Some(placed.info.seat),
-                host: placed.info.host.clone(),
-                pid: placed.info.pid,
-                standing: standing(&placed.standing).to_string(),
-                step: progress.map(|progress| progress.step),
-                phase: progress.map_or(String::new(), |progress| progress.phase.clone()),
-                lag: progress.filter(|_| running).map(|it| furthest.0.saturating_sub(it.step.0)),
-                bytes: progress.map_or(0, |progress| progress.bytes),
-                busy_seconds: busy.map_or(0, |it| now.saturating_sub(it.since) / 1000),
-            }
-        });
-        let wish = self.job.as_ref().map(|(_, wish, _)| wish);
-        Status {
-            job_id: wish.map(|_| self.ticket.job),
-            workers: wish.map_or(0, |wish| wish.workers),
-            epoch: roster.map_or(Epoch(0), |roster| roster.epoch),
-            patience_seconds: wish.filter(|it| it.least.is_some()).map(|it| it.stall_ms / 1000),
-            members: waiting.chain(seated).collect(),
         }
     }
 
@@ -539,7 +512,7 @@ impl Desk {
 
     fn obey(&mut self, command: Command) {
         match command {
-            Command::Waiting { have, want } => self.tell_event(&Event::Waiting { have, want }),
+            Command::Waiting(shortage) => self.tell_event(&waiting(shortage)),
             Command::Seat { .. } => {}
             Command::Start { epoch, roster } => self.start(epoch, &roster),
             Command::Prepare { member, shards } => self.prepare(member, shards),
@@ -566,11 +539,16 @@ impl Desk {
             Command::Forget { member } => self.forget(member.0),
             Command::Fault(report) => {
                 self.tell_event(&Event::Fault(report.clone()));
-                self.loss = Some(report);
+                // Of endlessly many only the newest can be why a job ends.
+                if self.losses.len() == KEPT_MAX {
+                    self.losses.remove(0);
+                }
+                self.losses.push(report);
             }
             Command::Complete { stopped } => self.complete(stopped),
             Command::Abort { blame, reason } => {
                 self.last_word = Some(self.last_words(reason.clone()));
+                self.tell_why(blame, &reason);
                 let mut fault = Fault::new(blame, reason.clone());
                 if let Some(hint) = self.hints.get(&reason) {
                     fault = fault.hint(hint.clone());
@@ -583,8 +561,24 @@ impl Desk {
     /// What a member is told of a job that is over without success: why, and whose loss that was. A loss that the others survived
     /// is not why.
     fn last_words(&self, message: String) -> ToWorker {
-        let fault = self.loss.as_ref().filter(|loss| loss.message == message).cloned();
+        let fault = self.loss_in(&message);
         ToWorker::Abort { message, fault }
+    }
+
+    /// The loss with which the reason for an end begins.
+    fn loss_in(&self, reason: &str) -> Option<FaultReport> {
+        let mut losses = self.losses.iter().rev();
+        losses.find(|loss| reason.starts_with(&loss.message)).cloned()
+    }
+
+    /// A wait that ended in vain is a fault that nobody has been told of yet.
+    fn tell_why(&mut self, blame: Blame, reason: &str) {
+        let is_told = self.loss_in(reason).is_some_and(|loss| loss.message == reason);
+        if matches!(blame, Blame::Peer(_)) && !is_told {
+            let (phase, message) = ("waiting for workers".to_string(), reason.to_string());
+            let report = FaultReport { phase, message, ..FaultReport::default() };
+            self.tell_event(&Event::Fault(report));
+        }
     }
 
     fn complete(&mut self, stopped: Option<String>) {
@@ -659,7 +653,12 @@ impl Desk {
             // What happens on the way is of no interest later; a model, a fault and the end are.
             None if self.missing.is_some() => {
                 let passing = |text: &str| {
-                    let kinds = [r#""event":"step""#, r#""event":"epoch""#];
+                    let kinds = [
+                        r#""event":"step""#,
+                        r#""event":"epoch""#,
+                        // Whoever returns is told how long it waits from then on.
+                        r#""event":"waiting""#,
+                    ];
                     kinds.iter().any(|kind| text.contains(kind))
                 };
                 match &message {
@@ -695,6 +694,11 @@ impl Desk {
     }
 }
 
+fn waiting(Shortage { have, want, seconds_left }: Shortage) -> Event {
+    let then = "the job ends with exit code 3".to_string();
+    Event::Waiting { have, want, seconds_left: Some(seconds_left), then }
+}
+
 fn peers(roster: &[MemberInfo]) -> Vec<Peer> {
     let peer = |info: &MemberInfo| Peer {
         seat: info.seat,
@@ -705,41 +709,5 @@ fn peers(roster: &[MemberInfo]) -> Vec<Peer> {
     roster.iter().map(peer).collect()
 }
 
-fn standing(standing: &Standing) -> &'static str {
-    match standing {
-        Standing::Running => "running",
-        Standing::Finished => "finished",
-        Standing::Departed => "departed",
-        Standing::Dead => "dead",
-    }
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn loss(rank: u32) -> FaultReport {
-        let message = format!("rank {rank} was lost");
-        let (host, phase) = (Some("h".to_string()), "the merge".to_string());
-        let (rank, step, seen_by) = (Some(Seat(rank)), None, None);
-        FaultReport { rank, host, phase, step, seen_by, message }
-    }
-
-    /// What members hear whose job ends like this, after two losses.
-    fn heard(reason: &str) -> Option<FaultReport> {
-        let mut desk = Desk::new(Ticket::random().unwrap(), None, Options::default());
-        [1, 2].into_iter().for_each(|rank| desk.obey(Command::Fault(loss(rank))));
-        desk.obey(Command::Abort { blame: Blame::Peer(None), reason: reason.to_string() });
-        match desk.last_word {
-            Some(ToWorker::Abort { message, fault }) if message == reason => fault,
-            other => panic!("{other:?}"),
-        }
-    }
-
-    #[test]
-    fn a_job_that_a_loss_ends_names_that_loss_and_none_that_was_survived() {
-        assert_eq!(heard("rank 2 was lost"), Some(loss(2)));
-        assert_eq!(heard("1 workers are left, 2 are needed, and nobody came within 30 s"), None);
-        assert_eq!(heard("stopped, as asked: not all workers ended within 30 s"), None);
-    }
-}
+mod tests;

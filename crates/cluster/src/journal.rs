@@ -10,7 +10,7 @@ use crate::deal::Deal;
 use crate::membership::Wish;
 use crate::roster::{MemberId, MemberInfo};
 use serde::{Deserialize, Serialize};
-use starlings_core::{Blame, Deadline, Epoch, Fault, JobId, Result, failpoint};
+use starlings_core::{Blame, Deadline, Epoch, Fault, FaultReport, JobId, Result, failpoint};
 use std::fs::{File, OpenOptions, Permissions};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::PermissionsExt;
@@ -84,6 +84,8 @@ pub enum Record {
         /// The name of the job to come, as in the ticket.
         job: JobId,
     },
+    /// A member was lost or failed.
+    Lost(FaultReport),
 }
 
 /// The journal of one coordinator.

@@ -14,8 +14,9 @@ mod accusing;
 mod leaving;
 mod losing;
 mod returning;
+mod waiting;
 
-pub use crate::words::{Command, Event, Options, Verdict, Wish};
+pub use crate::words::{Command, Event, Options, Shortage, Verdict, Wish};
 
 use crate::delivery::{Delivery, Next};
 use crate::detector::Detector;
@@ -27,6 +28,7 @@ use leaving::Heirless;
 use returning::Written;
 use starlings_core::{Blame, Epoch, FaultReport, Seat, Step, planted};
 use std::net::SocketAddr;
+use waiting::Short;
 
 /// The machine.
 #[derive(Clone, Debug)]
@@ -77,8 +79,8 @@ struct Run {
     delivery: Delivery,
     /// Why and until when everyone was asked to end politely.
     stop: Option<(String, u64)>,
-    /// Until when workers may come, where there are fewer than the job can do with.
-    short: Option<u64>,
+    /// Where there are fewer workers than the job can do with.
+    short: Option<Short>,
     /// The last worker, where it must go and a newcomer is on its way to whom it can give the model. Several, where nobody
     /// knows yet who else is there.
     heirless: Vec<Heirless>,
@@ -218,6 +220,12 @@ impl Membership {
         self.detector.watched()
     }
 
+    /// How long ago a member was last heard, in milliseconds, where its silence would be noticed.
+    #[must_use]
+    pub fn silence_ms(&self, now: u64, member: MemberId) -> Option<u64> {
+        self.detector.silence_ms(now, member)
+    }
+
     /// Whether the job is over.
     #[must_use]
     pub fn ended(&self) -> bool {
@@ -233,7 +241,7 @@ impl Membership {
             return;
         }
         self.stage = Stage::Gathering { wish, by: now.saturating_add(self.options.join_ms) };
-        self.gather(out);
+        self.gather(now, out);
     }
 
     fn joined(&mut self, now: u64, info: MemberInfo, out: &mut Vec<Command>) {
@@ -246,18 +254,18 @@ impl Membership {
         }
         self.watch(now, info.member, &info.address);
         self.lobby.push(info);
-        self.gather(out);
+        self.gather(now, out);
         self.prepare(out);
     }
 
     /// Starts the job if everyone is here, or says how many are here.
-    fn gather(&mut self, out: &mut Vec<Command>) {
+    fn gather(&mut self, now: u64, out: &mut Vec<Command>) {
         let Stage::Gathering { wish, .. } = &self.stage else { return };
-        let (want, wish) = (wish.workers, wish.clone());
-        if self.lobby.len() < want as usize {
-            out.push(Command::Waiting { have: self.lobby.len() as u32, want });
+        if let Some(shortage) = self.shortage(now) {
+            out.push(Command::Waiting(shortage));
             return;
         }
+        let (want, wish) = (wish.workers, wish.clone());
         let mut placed = Vec::with_capacity(want as usize);
         for (seat, mut info) in (0..want).map(Seat).zip(self.lobby.drain(..want as usize)) {
             info.seat = seat;
@@ -328,8 +336,9 @@ impl Membership {
         let is_done = run.is_done && !planted!("minimum-at-end");
         let is_short = (have as u32) < least && !is_done;
         if is_short && !planted!("below-minimum") {
-            run.short.get_or_insert(now.saturating_add(self.options.join_ms));
-            out.push(Command::Waiting { have: have as u32, want: least });
+            let by = now.saturating_add(self.options.join_ms);
+            run.short.get_or_insert(Short { by, after: None });
+            out.extend(self.shortage(now).map(Command::Waiting));
         } else {
             if !planted!("short-for-ever") {
                 run.short = None;
@@ -567,7 +576,7 @@ impl Membership {
             self.lobby.remove(at);
             self.preparing.retain(|it| *it != member);
             self.forget(member, out);
-            self.gather(out);
+            self.gather(now, out);
             self.prepare(out);
             return;
         }
@@ -646,22 +655,12 @@ impl Membership {
             self.complete_if_done(now, out);
         }
         match &self.stage {
-            Stage::Gathering { wish, by } if now >= *by => {
-                let want = wish.workers;
-                let (have, seconds) = (self.lobby.len(), self.options.join_ms as f64 / 1000.0);
-                let reason = format!("only {have} of {want} workers joined within {seconds} s");
-                self.abort(Blame::Peer(None), reason, out);
-            }
+            Stage::Gathering { by, .. } if now >= *by => self.give_up_waiting(now, out),
             Stage::Running(run) => {
                 if let Some(suspicion) = self.due_suspicion(now, run) {
                     self.act_on(now, suspicion, out);
-                } else if run.short.is_some_and(|by| now >= by) {
-                    let (have, least) = (run.roster.running(), run.wish.least.unwrap_or(0));
-                    let seconds = self.options.join_ms as f64 / 1000.0;
-                    let reason = format!(
-                        "{have} workers are left, {least} are needed, and nobody came within {seconds} s"
-                    );
-                    self.abort(Blame::Peer(None), reason, out);
+                } else if run.short.as_ref().is_some_and(|short| now >= short.by) {
+                    self.give_up_waiting(now, out);
                 } else if let Some((reason, _)) = run.stop.as_ref().filter(|(_, by)| now >= *by) {
                     let seconds = self.options.stop_ms as f64 / 1000.0;
                     let reason = format!("{reason}: not all workers ended within {seconds} s");
@@ -737,3 +736,5 @@ mod returning_tests;
 #[cfg(test)]
 #[path = "membership_tests.rs"]
 mod tests;
+#[cfg(test)]
+mod waiting_tests;

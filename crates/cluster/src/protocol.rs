@@ -6,14 +6,14 @@
 use crate::bytes::Bytes;
 use crate::deal::Deal;
 use crate::manifest::PartInfo;
-use crate::membership::Wish;
+use crate::membership::{Shortage, Wish};
 use serde::de::{Error as _, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use starlings_core::{Blame, Epoch, Event, Fault, FaultReport, JobId, Result, Seat, Step};
 use std::fmt;
 
 /// The version both sides must speak.
-pub const VERSION: u8 = 4;
+pub const VERSION: u8 = 5;
 
 /// Most bytes of a message in one part.
 pub const PART_BYTES: usize = 1 << 20;
@@ -268,6 +268,8 @@ pub enum ToClient {
         message: String,
         /// What to do.
         hint: Option<String>,
+        /// The loss because of which the job could not go on, where that was why.
+        fault: Option<FaultReport>,
     },
     /// Something happened in the job: a [`starlings_core::Event`] as JSON.
     Event(String),
@@ -280,7 +282,7 @@ pub enum ToClient {
 }
 
 /// How a coordinator is doing.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Status {
     /// The job that runs, if one does.
     pub job_id: Option<JobId>,
@@ -290,6 +292,8 @@ pub struct Status {
     pub epoch: Epoch,
     /// For how long a member may be busy with one thing before it is given up; `None`: for ever.
     pub patience_seconds: Option<u64>,
+    /// Whom the job waits for, and how long, where it cannot begin or go on.
+    pub waiting: Option<Shortage>,
     /// Everyone who is connected or was part of the job.
     #[serde(deserialize_with = "bounded_list")]
     pub members: Vec<MemberStatus>,
@@ -316,6 +320,10 @@ pub struct MemberStatus {
     pub bytes: u64,
     /// For how many seconds it has been at the same thing without waiting for others.
     pub busy_seconds: u64,
+    /// In how many seconds it is given up, should it still be at the same thing then. `None` while it waits for others.
+    pub patience_left_seconds: Option<u64>,
+    /// How long ago it was last heard, in milliseconds, while it is here.
+    pub heard_ms_ago: Option<u64>,
 }
 
 impl FromWorker {
@@ -338,7 +346,7 @@ impl ToClient {
     #[must_use]
     pub fn failed(fault: &Fault) -> ToClient {
         let hint = fault.advice().map(str::to_owned);
-        ToClient::Failed { blame: fault.blame(), message: fault.message(), hint }
+        ToClient::Failed { blame: fault.blame(), message: fault.message(), hint, fault: None }
     }
 }
 

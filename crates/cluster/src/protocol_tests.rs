@@ -58,7 +58,7 @@ fn samples() -> Vec<Message> {
             part: PartInfo { name: "memory-1.safetensors".into(), length: 5, blake3: "00".into() },
         }),
         assignment(3, 4),
-        Message::ToWorker(ToWorker::Abort { message: "no".into(), fault: Some(fault) }),
+        Message::ToWorker(ToWorker::Abort { message: "no".into(), fault: Some(fault.clone()) }),
         Message::ToWorker(ToWorker::Stop),
         Message::ToWorker(ToWorker::Done),
         Message::FromClient(FromClient::Submit {
@@ -69,11 +69,18 @@ fn samples() -> Vec<Message> {
         Message::FromClient(FromClient::Status),
         Message::ToClient(ToClient::Accepted { job_id: JobId(1) }),
         Message::ToClient(ToClient::failed(&failed)),
+        Message::ToClient(ToClient::Failed {
+            blame: Blame::Peer(None),
+            message: "no".into(),
+            hint: None,
+            fault: Some(fault),
+        }),
         Message::ToClient(ToClient::Status(Status {
             job_id: None,
             workers: 2,
             epoch: Epoch(3),
             patience_seconds: Some(600),
+            waiting: Some(Shortage { have: 1, want: 2, seconds_left: 59.5 }),
             members: vec![MemberStatus {
                 seat: None,
                 host: "a".into(),
@@ -84,6 +91,8 @@ fn samples() -> Vec<Message> {
                 lag: Some(3),
                 bytes: 9,
                 busy_seconds: 11,
+                patience_left_seconds: Some(589),
+                heard_ms_ago: Some(40),
             }],
         })),
     ];

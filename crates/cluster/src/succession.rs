@@ -6,7 +6,7 @@ use crate::deal::Deal;
 use crate::journal::Record;
 use crate::membership::Wish;
 use crate::roster::{MemberId, MemberInfo};
-use starlings_core::{Blame, Epoch, JobId, planted};
+use starlings_core::{Blame, Epoch, FaultReport, JobId, planted};
 use std::collections::BTreeMap;
 
 /// What another coordinator has left.
@@ -20,6 +20,8 @@ pub struct Unfinished {
     pub ending: Option<Ending>,
     /// How many coordinators have taken over before.
     pub heirs: u64,
+    /// Who was lost, in order.
+    pub losses: Vec<FaultReport>,
 }
 
 /// The last epoch of a coordinator that is gone.
@@ -39,6 +41,8 @@ pub struct LastEpoch {
     pub done_in: Option<Epoch>,
     /// Why everyone was asked to end politely, if they were.
     pub stopping: Option<String>,
+    /// The loss after which fewer were left than the job needs, as it was told.
+    pub short_after: Option<String>,
 }
 
 /// How a job ended.
@@ -80,7 +84,8 @@ impl Unfinished {
                 (Record::Authority(key), _) => authority = Some(key),
                 (Record::Submitted { job, wish, survey }, _) => {
                     let (job, last, ending) = ((job, wish, survey), None, None);
-                    unfinished = Some(Unfinished { job, last, ending, heirs: 0 });
+                    let (heirs, losses) = (0, Vec::new());
+                    unfinished = Some(Unfinished { job, last, ending, heirs, losses });
                 }
                 (Record::Ended, _) => unfinished = None,
                 (record, Some(unfinished)) => unfinished.add(record, &mut past),
@@ -93,15 +98,26 @@ impl Unfinished {
     fn add(&mut self, record: Record, past: &mut Past) {
         match record {
             Record::Epoch { epoch, roster, deal } => {
+                let newest = past.lost.last().map(|report| report.message.clone());
+                self.losses.append(&mut past.lost);
                 if self.last.is_some() && planted!("epoch-not-durable") {
                     return;
                 }
                 let since = roster.iter().map(|info| past.since(info, epoch)).collect();
+                let short_after = self.short_after(roster.len(), newest);
                 let before = self.last.take();
                 let (finished, done_in, stopping) = before
                     .map_or((vec![], None, None), |it| (it.finished, it.done_in, it.stopping));
-                let last = LastEpoch { epoch, roster, since, deal, finished, done_in, stopping };
-                self.last = Some(last);
+                self.last = Some(LastEpoch {
+                    epoch,
+                    roster,
+                    since,
+                    deal,
+                    finished,
+                    done_in,
+                    stopping,
+                    short_after,
+                });
             }
             Record::Finished { member, epoch, holds } => {
                 if let (Some(last), Some((info, _))) = (&mut self.last, past.seen.get(&member)) {
@@ -114,16 +130,34 @@ impl Unfinished {
                     last.stopping = Some(reason);
                 }
             }
-            Record::Complete => self.ending = Some(Ending::Complete),
-            Record::Stopped { reason } => self.ending = Some(Ending::Stopped { reason }),
-            Record::GivenUp { blame, reason } => {
-                self.ending = Some(Ending::GivenUp { blame, reason });
+            Record::Complete => self.end(Ending::Complete, past),
+            Record::Stopped { reason } => self.end(Ending::Stopped { reason }, past),
+            Record::GivenUp { blame, reason } => self.end(Ending::GivenUp { blame, reason }, past),
+            Record::TakenOver => {
+                self.heirs += 1;
+                past.lost.clear();
             }
-            Record::TakenOver => self.heirs += 1,
+            Record::Lost(report) => past.lost.push(report),
             Record::Authority(_)
             | Record::Submitted { .. }
             | Record::Ended
             | Record::Opened { .. } => {}
+        }
+    }
+
+    fn end(&mut self, ending: Ending, past: &mut Past) {
+        self.losses.append(&mut past.lost);
+        self.ending = Some(ending);
+    }
+
+    /// The loss after which too few are left, where that is so in an epoch of so many that began after this loss.
+    fn short_after(&self, members: usize, newest: Option<String>) -> Option<String> {
+        let least = self.job.1.least.unwrap_or(0) as usize;
+        let before = self.last.as_ref().filter(|last| last.roster.len() < least);
+        match before {
+            _ if members >= least => None,
+            Some(last) => last.short_after.clone(),
+            None => newest,
         }
     }
 }
@@ -132,6 +166,9 @@ impl Unfinished {
 #[derive(Default)]
 struct Past {
     seen: BTreeMap<MemberId, (MemberInfo, Epoch)>,
+    /// Losses from which nothing has followed yet. Should nothing ever, nobody has heard of them, and the next coordinator
+    /// misses the lost again and tells it.
+    lost: Vec<FaultReport>,
 }
 
 impl Past {

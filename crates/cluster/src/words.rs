@@ -142,16 +142,22 @@ impl Wish {
     }
 }
 
+/// A job that waits for workers: should not enough come in time, it is given up.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Shortage {
+    /// Members here.
+    pub have: u32,
+    /// Members needed.
+    pub want: u32,
+    /// For how many more seconds it waits.
+    pub seconds_left: f64,
+}
+
 /// What is to be done.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Command {
-    /// Not everyone is here yet.
-    Waiting {
-        /// Members here.
-        have: u32,
-        /// Members needed.
-        want: u32,
-    },
+    /// Not everyone is here yet, or not enough are left.
+    Waiting(Shortage),
     /// A member has its place.
     Seat {
         /// Who.

@@ -15,6 +15,12 @@ pub enum Event {
         have: u32,
         /// Workers needed.
         want: u32,
+        /// For how many more seconds they are waited for.
+        #[serde(default)]
+        seconds_left: Option<f64>,
+        /// What happens then.
+        #[serde(default)]
+        then: String,
     },
     /// The job is about to run, with everything that was chosen.
     Start {
@@ -177,8 +183,11 @@ pub struct FaultReport {
 pub struct Report {
     /// The learner's name.
     pub learner: String,
-    /// Workers.
+    /// Workers at the end.
     pub workers: u32,
+    /// Most workers that took part at once.
+    #[serde(default)]
+    pub workers_max: u32,
     /// Launcher.
     pub launcher: String,
     /// Plan.

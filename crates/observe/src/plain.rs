@@ -55,8 +55,13 @@ impl Plain {
 #[must_use]
 pub fn remark(event: &Event) -> Option<String> {
     match event {
-        Event::Waiting { have, want } => {
-            Some(format!("waiting for workers: {have} of {want} are here"))
+        Event::Waiting { have, want, seconds_left, then } => {
+            let missing = want.saturating_sub(*have);
+            let come = if missing == 1 { "comes" } else { "come" };
+            let until = seconds_left.map_or(String::new(), |seconds| {
+                format!("; unless {missing} more {come} within {} s, {then}", seconds.ceil())
+            });
+            Some(format!("waiting for workers: {have} of {want} are here{until}"))
         }
         Event::Start { learner, workers, launcher, rows, features, .. } => Some(format!(
             "{learner} on {} rows of {} features · {workers} {} ({launcher}) · {}",

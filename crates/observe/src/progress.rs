@@ -1,6 +1,6 @@
 //! How far a run is, how fast it goes and how long it may still take, from its events alone.
 
-use crate::figures;
+use crate::{figures, remark};
 use starlings_core::Event;
 use std::collections::VecDeque;
 
@@ -37,7 +37,8 @@ pub struct Progress {
     steps: u64,
     objective: Option<f64>,
     moments: VecDeque<Moment>,
-    waiting: Option<(u32, u32)>,
+    /// What is told while workers are missing.
+    waiting: Option<String>,
 }
 
 impl Progress {
@@ -50,7 +51,7 @@ impl Progress {
     /// Takes an event.
     pub fn on(&mut self, event: &Event) {
         match event {
-            Event::Waiting { have, want } => self.waiting = Some((*have, *want)),
+            Event::Waiting { .. } => self.waiting = remark(event),
             Event::Start { steps_max, rows, .. } => {
                 (self.steps_max, self.rows) = (*steps_max, *rows);
             }
@@ -104,8 +105,8 @@ impl Progress {
     /// Everything in one line: `step 120/560 · epoch 3 · objective 0.1234 · 45.6 k rows/s · at most 3.2 s left`.
     #[must_use]
     pub fn line(&self) -> String {
-        if let Some((have, want)) = self.waiting {
-            return format!("waiting for workers: {have} of {want} are here");
+        if let Some(waiting) = &self.waiting {
+            return waiting.clone();
         }
         let mut parts = vec![match self.steps_max {
             Some(max) => format!("step {}/{max}", self.steps()),
@@ -191,6 +192,13 @@ mod tests {
         assert_eq!(progress.line(), "step 1/100 · epoch 2 · objective 0.25");
         let waiting = after(&[r#"{"event":"waiting","have":1,"want":4}"#]);
         assert_eq!(waiting.line(), "waiting for workers: 1 of 4 are here");
+        let waiting = after(&[
+            r#"{"event":"waiting","have":1,"want":4,"seconds_left":59.5,"then":"the job ends"}"#,
+        ]);
+        assert_eq!(
+            waiting.line(),
+            "waiting for workers: 1 of 4 are here; unless 3 more come within 60 s, the job ends"
+        );
     }
 
     #[test]

@@ -71,7 +71,12 @@ mod tests {
             message: "lost\nwith a second line".to_string(),
         };
         vec![
-            Event::Waiting { have: 1, want: 2 },
+            Event::Waiting {
+                have: 1,
+                want: 2,
+                seconds_left: Some(60.0),
+                then: "the job ends".to_string(),
+            },
             Event::Step { step: Step(3), epoch: 0, objective: None, samples: 9, seconds: 0.5 },
             Event::Fault(fault.clone()),
             Event::Checkpoint { step: Step(4), path: "x".to_string(), bytes: 10 },

@@ -43,7 +43,7 @@ pub fn summary(report: &Report) -> String {
     }
     let wide = lines.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
     let title = format!(
-        "{} is trained: {} × {} × {} × {}, {} {} ({})\n",
+        "{} is trained: {} × {} × {} × {}, {} {}{} ({})\n",
         report.learner,
         report.plan,
         report.topology,
@@ -51,6 +51,10 @@ pub fn summary(report: &Report) -> String {
         report.codec,
         report.workers,
         if report.workers == 1 { "worker" } else { "workers" },
+        match report.workers_max > report.workers {
+            true => format!(" at the end, {} at most", report.workers_max),
+            false => String::new(),
+        },
         report.launcher
     );
     lines.iter().fold(title, |text, (name, value)| text + &format!("  {name:wide$}  {value}\n"))
@@ -100,6 +104,14 @@ fn exchanged(report: &Report) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_flock_that_has_shrunk_tells_how_many_it_was() {
+        let report = Report { workers: 2, workers_max: 3, ..Report::default() };
+        assert!(summary(&report).contains("2 workers at the end, 3 at most ("));
+        let report = Report { workers: 3, workers_max: 3, ..Report::default() };
+        assert!(summary(&report).contains(", 3 workers ("));
+    }
 
     #[test]
     fn the_summary_is_aligned_and_leaves_out_what_there_is_not() {

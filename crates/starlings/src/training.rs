@@ -3,7 +3,7 @@
 use crate::labels;
 use crate::predictor::{Predictor, schema_document};
 use starlings_cluster::model_file::{ModelFile, Provenance, save};
-use starlings_core::{Event, Fault, Pace, Panel, Report, Result, Validation};
+use starlings_core::{Event, Fault, FaultReport, Pace, Panel, Report, Result, Validation};
 use starlings_engine::choices::Choices;
 use starlings_engine::clock::Observer;
 use starlings_engine::job::Job;
@@ -56,11 +56,11 @@ pub struct TrainedModel {
 /// A bad job or bad data, a lost worker, a failing disk, or an interruption; see
 /// [`Fault::blame`](starlings_core::Fault::blame).
 pub fn train(job: Job, options: TrainOptions) -> Result<TrainedModel> {
-    let faults: Arc<Mutex<Vec<_>>> = Arc::default();
-    let (told, observer) = (faults.clone(), options.observer.clone());
+    let told: Arc<Mutex<Told>> = Arc::default();
+    let (listener, observer) = (told.clone(), options.observer.clone());
     let observing = move |event: Event| {
-        if let (Event::Fault(fault), Ok(mut faults)) = (&event, told.lock()) {
-            faults.push(fault.clone());
+        if let Ok(mut told) = listener.lock() {
+            told.on(&event);
         }
         observer.on(event);
     };
@@ -88,7 +88,9 @@ pub fn train(job: Job, options: TrainOptions) -> Result<TrainedModel> {
     let trained = starlings_engine::train::train(job.clone(), engine_options)?;
     let mut file = model_file(&job, &choices, &trained, options.created);
     let mut report = report(&job, &trained);
-    report.faults = faults.lock().map(|faults| faults.clone()).unwrap_or_default();
+    let told = told.lock().map(|told| told.clone()).unwrap_or_default();
+    report.workers_max = told.workers_max.max(report.workers);
+    report.faults = told.faults;
     let predictor = Predictor::new(file.clone())?;
     report.validation = validation;
     if let Some(found) = evaluation(&job, &trained, &predictor)? {
@@ -102,6 +104,26 @@ pub fn train(job: Job, options: TrainOptions) -> Result<TrainedModel> {
     }
     options.observer.on(Event::Report(Box::new(report.clone())));
     Ok(TrainedModel { predictor, report })
+}
+
+/// What of a run's events its report tells again.
+#[derive(Clone, Default)]
+struct Told {
+    faults: Vec<FaultReport>,
+    /// Most workers at once.
+    workers_max: u32,
+}
+
+impl Told {
+    fn on(&mut self, event: &Event) {
+        match event {
+            Event::Fault(fault) => self.faults.push(fault.clone()),
+            Event::Start { workers, .. } | Event::Regrouped { workers, .. } => {
+                self.workers_max = self.workers_max.max(*workers);
+            }
+            _ => {}
+        }
+    }
 }
 
 /// How good a model is on the job's test rows. Where the flock that trained it could not say, it is asked here.
@@ -175,7 +197,7 @@ fn model_file(
             seed: job.seed,
             created,
             steps: trained.figures.steps,
-            workers: job.workers,
+            workers: workers_at_end(job, trained),
             metrics: trained.figures.metrics.clone(),
             evaluation: Default::default(),
         },
@@ -188,7 +210,8 @@ fn report(job: &Job, trained: &Trained) -> Report {
     let hex: String = trained.model.digest().iter().map(|byte| format!("{byte:02x}")).collect();
     Report {
         learner: job.learner.name.clone(),
-        workers: job.workers,
+        workers: workers_at_end(job, trained),
+        workers_max: 0,
         launcher: job.launcher.clone(),
         plan: job.plan.name.clone(),
         topology: job.topology.name.clone(),
@@ -219,6 +242,14 @@ fn report(job: &Job, trained: &Trained) -> Report {
         dropped: figures.dropped,
         paces: figures.paces.clone(),
         stragglers: stragglers(&figures.paces),
+    }
+}
+
+/// How many workers brought the job to its end: each of them tells its pace.
+fn workers_at_end(job: &Job, trained: &Trained) -> u32 {
+    match trained.figures.paces.len() {
+        0 => job.workers,
+        workers => workers as u32,
     }
 }
 

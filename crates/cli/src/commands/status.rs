@@ -36,7 +36,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<()> {
     if status.members.is_empty() {
         return say(&(job + "no members yet\n"));
     }
-    let titles = ["rank", "host", "process", "standing", "step", "lag", "sent", "phase"];
+    let titles = ["rank", "host", "process", "standing", "step", "lag", "heard", "sent", "phase"];
     let mut rows = vec![titles.map(str::to_string).to_vec()];
     rows.extend(status.members.iter().map(row));
     say(&(job + &table(&rows)))
@@ -51,12 +51,21 @@ fn row(member: &MemberStatus) -> Vec<String> {
         member.standing.clone(),
         known(member.step.map(|step| step.0.to_string())),
         known(member.lag.map(|lag| lag.to_string())),
+        known(member.heard_ms_ago.map(|ms| format!("{ms} ms ago"))),
         figures::bytes(member.bytes),
-        match member.busy_seconds {
-            0..10 => member.phase.clone(),
-            seconds => format!("{} for {seconds} s", member.phase),
-        },
+        phase(member),
     ]
+}
+
+/// What a member does; where it has been at it for long, for how long, and when it is given up.
+fn phase(member: &MemberStatus) -> String {
+    match (member.busy_seconds, member.patience_left_seconds) {
+        (0..10, _) => member.phase.clone(),
+        (seconds, None) => format!("{} for {seconds} s", member.phase),
+        (seconds, Some(left)) => {
+            format!("{} for {seconds} s, given up in {left} s", member.phase)
+        }
+    }
 }
 
 fn heading(job: u64, status: &Status) -> String {
@@ -69,5 +78,34 @@ fn heading(job: u64, status: &Status) -> String {
         Some(seconds) => format!("; who makes no progress for {seconds} s is given up"),
         None => String::new(),
     };
-    format!("job {job:016x} on {running} workers{changes}{patience}\n")
+    let waiting = status.waiting.map_or(String::new(), |it| {
+        let (missing, seconds) = (it.want.saturating_sub(it.have), it.seconds_left.ceil());
+        format!(
+            "waiting for workers: {} of {} are here; unless {missing} more come within {seconds} s, the job is given up\n",
+            it.have, it.want
+        )
+    });
+    format!("job {job:016x} on {running} workers{changes}{patience}\n{waiting}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_that_answers_and_does_not_advance_is_shown_with_its_deadline() {
+        let member = |busy_seconds, patience_left_seconds| MemberStatus {
+            phase: "computation".to_string(),
+            busy_seconds,
+            patience_left_seconds,
+            lag: Some(7),
+            heard_ms_ago: Some(80),
+            ..MemberStatus::default()
+        };
+        let stuck = row(&member(35, Some(565)));
+        assert_eq!(stuck[5..7], ["7", "80 ms ago"], "steps are not milliseconds");
+        assert_eq!(stuck[8], "computation for 35 s, given up in 565 s");
+        assert_eq!(row(&member(35, None))[8], "computation for 35 s");
+        assert_eq!(row(&member(3, Some(597)))[8], "computation");
+    }
 }

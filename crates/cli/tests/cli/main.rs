@@ -22,6 +22,7 @@ mod program;
 mod random_kills;
 mod round_trips;
 mod stores;
+mod telling;
 mod transports;
 mod trees;
 mod unheard;

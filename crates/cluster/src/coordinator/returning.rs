@@ -1,13 +1,13 @@
 //! The shell of a coordinator that takes over from another: what it makes of the journal, and how it receives members that
 //! come back, those that never heard of their seats, and whoever submitted the job.
 
-use super::{Desk, Happening, RETURN_MS, peers};
+use super::{Desk, Happening, KEPT_MAX, RETURN_MS, peers, waiting};
 use crate::journal::Record;
 use crate::membership::{Membership, Options};
 use crate::protocol::{Assignment, Lineup, ToClient, ToWorker};
 use crate::roster::MemberId;
 use crate::succession::{Ending, Unfinished};
-use starlings_core::{Deadline, Epoch, Fault, Seat, failpoint};
+use starlings_core::{Deadline, Epoch, Event, Fault, Seat, failpoint};
 
 /// Every coordinator numbers its members from so much higher on: whoever was known to one before it keeps its number.
 const NUMBERS_APART: u64 = 1_000_000;
@@ -15,10 +15,16 @@ const NUMBERS_APART: u64 = 1_000_000;
 impl Desk {
     /// Goes on with what another coordinator has left. Gives the last number of a member.
     pub(super) fn take_over(&mut self, unfinished: Option<Unfinished>, options: Options) -> u64 {
-        let Some(Unfinished { job, last, ending, heirs }) = unfinished else { return 0 };
+        let Some(Unfinished { job, last, ending, heirs, mut losses }) = unfinished else {
+            return 0;
+        };
+        losses.drain(..losses.len().saturating_sub(KEPT_MAX));
+        self.losses = losses.clone();
         let wish = job.1.clone();
         self.job = Some(job);
         self.missing = Some(Deadline::after_ms(RETURN_MS));
+        // The coordinator that wrote of these may have been gone before it told; what was heard is not heard twice.
+        losses.into_iter().for_each(|report| self.tell_event(&Event::Fault(report)));
         // Whoever has not been told of the end comes, and must find somebody.
         self.stays = ending.is_some().then(|| Deadline::after_ms(options.return_ms));
         self.remember(&Record::TakenOver);
@@ -27,7 +33,7 @@ impl Desk {
             (Some(Ending::Stopped { reason }), _) => self.complete(Some(reason)),
             (Some(Ending::GivenUp { blame, reason }), _) => {
                 self.verdict = Some((Fault::new(blame, reason.clone()), Deadline::after_ms(0)));
-                self.last_word = Some(ToWorker::Abort { message: reason, fault: None });
+                self.last_word = Some(self.last_words(reason));
             }
             (None, Some(last)) => self.membership = Membership::resumed(options, 0, wish, last),
             (None, None) => self.feed(Happening::Submit(wish)),
@@ -116,6 +122,10 @@ impl Desk {
         self.tell_client(id, ToClient::Accepted { job_id: self.ticket.job }, within_ms);
         for message in std::mem::take(&mut self.kept) {
             self.tell_client(id, message, within_ms);
+        }
+        let now = self.begun.elapsed().as_millis() as u64;
+        if let Some(shortage) = self.membership.shortage(now) {
+            self.tell_event(&waiting(shortage));
         }
         for member in std::mem::take(&mut self.kept_of) {
             self.feed(Happening::Delivered { member });

@@ -40,12 +40,15 @@ impl Membership {
         for member in others {
             self.lost(now, member, how, out);
         }
-        let mut first = None;
+        // Of several that are lost at once, the one after whom too few are left.
+        let Stage::Running(run) = &self.stage else { return };
+        let least = run.wish.least.unwrap_or(0).max(1) as usize;
+        let spare = run.roster.running().saturating_sub(least);
+        let mut lost = Vec::new();
         for seat in seats {
-            let reason = self.report_loss(seat, &Charge::lost(how), out);
-            first = first.or(reason.map(|reason| (seat, reason)));
+            lost.extend(self.report_loss(seat, &Charge::lost(how), out).map(|it| (seat, it)));
         }
-        if let Some((seat, reason)) = first {
+        if let Some((seat, reason)) = lost.into_iter().take(spare + 1).next_back() {
             self.go_on_without(now, seat, (None, reason), out);
         }
     }
@@ -106,7 +109,13 @@ impl Membership {
         if survives && run.is_over() {
             self.complete_if_done(now, out);
         } else if survives && !theirs_too && run.roster.running() > 0 {
+            let was_short = run.short.is_some();
             self.regroup(now, Vec::new(), out);
+            if let Stage::Running(run) = &mut self.stage
+                && let Some(short) = run.short.as_mut().filter(|_| !was_short)
+            {
+                short.after = Some(reason);
+            }
         } else {
             self.abort(blame.unwrap_or(Blame::Peer(Some(seat))), reason, out);
         }

@@ -1,7 +1,7 @@
 //! A job whose coordinator may be followed by another: what must be on disk before anyone hears of it, the machine that goes
 //! on from there, and members that come back to it.
 
-use super::{Command, Membership, Options, Run, Stage, Verdict, Wish};
+use super::{Command, Membership, Options, Run, Short, Stage, Verdict, Wish};
 use crate::journal::Record;
 use crate::roster::{MemberId, MemberInfo, Placed, Roster, Standing};
 use crate::succession::LastEpoch;
@@ -21,7 +21,8 @@ impl Membership {
     /// does not return in time is lost.
     #[must_use]
     pub fn resumed(options: Options, now: u64, wish: Wish, last: LastEpoch) -> Membership {
-        let LastEpoch { epoch, roster, since, deal, finished, done_in, stopping } = last;
+        let LastEpoch { epoch, roster, since, deal, finished, done_in, stopping, short_after } =
+            last;
         let done: BTreeSet<MemberId> = finished.iter().map(|(info, _)| info.member).collect();
         let place = |info: MemberInfo, since: Epoch| {
             let standing = match done.contains(&info.member) {
@@ -46,7 +47,8 @@ impl Membership {
         }
         // Nobody was told of a lineup of too few.
         if run.roster.running() < least && !run.is_done {
-            run.short = Some(now.saturating_add(options.join_ms));
+            let by = now.saturating_add(options.join_ms);
+            run.short = Some(Short { by, after: short_after });
         }
         let is_stopping = stopping.is_some();
         run.stop = stopping.map(|reason| (reason, now.saturating_add(options.stop_ms)));
@@ -69,11 +71,17 @@ impl Membership {
             }
             _ => None,
         });
+        // Losses first: whoever submitted the job may hear of them only from the next coordinator.
+        let lost = commands.iter().filter_map(|command| match command {
+            Command::Fault(report) => Some(Record::Lost(report.clone())),
+            _ => None,
+        });
+        let mut records: Vec<Record> = lost.collect();
         if let Some(ending) = ending {
-            return vec![ending];
+            records.push(ending);
+            return records;
         }
-        let Stage::Running(run) = &self.stage else { return Vec::new() };
-        let mut records = Vec::new();
+        let Stage::Running(run) = &self.stage else { return records };
         for placed in run.roster.placed.iter().chain(&run.roster.past) {
             let member = placed.info.member;
             if placed.standing == Standing::Finished && self.written.finished.insert(member) {

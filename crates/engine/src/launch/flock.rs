@@ -232,10 +232,12 @@ impl Client<'_> {
                     };
                     return self.finished.take().ok_or_else(|| self.resumable(missing));
                 }
-                Message::ToClient(ToClient::Failed { blame, message, hint }) => {
+                Message::ToClient(ToClient::Failed { blame, message, hint, fault }) => {
+                    // Who fails by itself may only have seen somebody else go.
+                    let lost = fault.filter(|it| it.message != message).or(self.lost.take());
                     let fault = Fault::new(blame, message);
                     let fault = hint.into_iter().fold(fault, Fault::hint);
-                    return Err(self.resumable(self.without_part(fault)));
+                    return Err(self.resumable(self.without_part(fault, lost)));
                 }
                 _ => {}
             }
@@ -286,12 +288,12 @@ impl Client<'_> {
     }
 
     /// Where the model is cut, a job ends when nobody can take the place of whoever was lost: this says what they held.
-    fn without_part(&self, fault: Fault) -> Fault {
+    fn without_part(&self, fault: Fault, lost: Option<FaultReport>) -> Fault {
         let Task { job, choices, .. } = self.task;
-        let lost = self.lost.as_ref().filter(|_| matches!(fault.blame(), Blame::Peer(_)));
-        let held = lost.and_then(|it| Some((it, held(job, choices, &self.facts, it.rank?)?)));
-        match held {
-            Some((lost, part)) => {
+        let lost = lost.filter(|_| matches!(fault.blame(), Blame::Peer(_)));
+        let part = |it: &FaultReport| held(job, choices, &self.facts, it.rank?);
+        match lost.and_then(|it| Some((part(&it)?, it))) {
+            Some((part, lost)) => {
                 let told = format!(
                     "{}; {part} was lost with it, and nobody can take its place",
                     lost.message

@@ -1,24 +1,28 @@
 //! What has been told of a job where no step is promised (`continue`: local steps, gossip, asynchronous ones). Workers are
 //! not at the same step there: should the one that tells be lost while it is ahead, the next begins with steps that
-//! have been told. Whoever listens hears of each step and each pass once, in order. Elsewhere everything is let
-//! through: there, a step that is told twice is a fault that must be seen.
+//! have been told. Whoever listens hears of each step and each pass once, in order. Elsewhere every step is let
+//! through: there, one that is told twice is a fault that must be seen. Of each loss everybody hears once: a coordinator
+//! that follows another cannot know which of them have been heard.
 
 use crate::recovery::Completion;
-use starlings_core::{Event, Step};
+use starlings_core::{Event, FaultReport, Step};
 
 /// How far a job has been told.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Told {
     /// Whether tellers may be behind one another.
     is_uneven: bool,
     step: Option<Step>,
     pass: Option<u64>,
+    /// Faults: a coordinator that follows another tells of all that it may have left untold.
+    faults: Vec<FaultReport>,
 }
 
 impl Told {
     /// Nothing yet, of a job whose steps end in this way when a member is lost.
     pub(super) fn new(completion: Completion) -> Told {
-        Told { is_uneven: completion == Completion::Continue, step: None, pass: None }
+        let (step, pass, faults) = Default::default();
+        Told { is_uneven: completion == Completion::Continue, step, pass, faults }
     }
 
     /// Whether the event says something that has not been told.
@@ -28,6 +32,13 @@ impl Told {
             Event::Regrouped { completion, .. } if completion == Completion::Restore.name() => {
                 (self.step, self.pass) = (None, None);
                 true
+            }
+            Event::Fault(report) => {
+                let is_new = !self.faults.contains(report);
+                if is_new {
+                    self.faults.push(report.clone());
+                }
+                is_new
             }
             Event::Step { step, .. } if self.is_uneven => grows(&mut self.step, *step),
             Event::Epoch { epoch, .. } if self.is_uneven => grows(&mut self.pass, *epoch),
@@ -73,6 +84,17 @@ mod tests {
         assert_eq!(heard(&mut told, &events), [true, true, true, false, true]);
         let events = [pass(0), step(53), pass(0), pass(1)];
         assert_eq!(heard(&mut told, &events), [true, true, false, true]);
+    }
+
+    #[test]
+    fn a_fault_that_the_next_coordinator_tells_again_is_heard_once() {
+        let fault = |rank| {
+            let (rank, message) = (Some(starlings_core::Seat(rank)), "it was lost".to_string());
+            Event::Fault(FaultReport { rank, message, ..FaultReport::default() })
+        };
+        let mut told = Told::new(Completion::Reweigh);
+        let events = [fault(1), fault(2), fault(1), fault(2), fault(3)];
+        assert_eq!(heard(&mut told, &events), [true, true, false, false, true]);
     }
 
     #[test]

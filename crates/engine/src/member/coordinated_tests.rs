@@ -217,3 +217,48 @@ fn whoever_comes_too_late_is_told_from_whoever_was_stopped() {
         });
     }
 }
+
+#[test]
+fn a_newcomer_asks_every_coordinator_for_a_seat_until_it_has_one() {
+    let scripted = Scripted::new();
+    let options = scripted.options();
+    let newcomer = |member| {
+        let assignment = Assignment { roster: Vec::new(), member, ..alone(&scripted.ticket) };
+        ToWorker::Prepare(Box::new(assignment))
+    };
+    let is_prepared = |said: &FromWorker| *said == FromWorker::Prepared;
+    let (member, control) = std::thread::scope(|scope| {
+        let joining = scope.spawn(|| Member::join(&options).unwrap());
+        let (control, link) = scripted.welcome();
+        heard(&control, is_ready);
+        say(&control, newcomer(7));
+        let member = joining.join().unwrap();
+        member.tell(FromWorker::Prepared).unwrap();
+        heard(&control, is_prepared);
+        // It dies before it gives it a seat, and so does the next one.
+        link.close();
+        let (control, link) = scripted.welcome();
+        heard(&control, is_ready);
+        say(&control, newcomer(8));
+        heard(&control, is_prepared);
+        link.close();
+        let (control, link) = scripted.welcome();
+        heard(&control, is_ready);
+        say(&control, newcomer(9));
+        heard(&control, is_prepared);
+        let lineup = Lineup { epoch: Epoch(4), ..alone(&scripted.ticket).lineup() };
+        say(&control, ToWorker::Regroup(Box::new(lineup)));
+        let flocked = member.regrouping().regroup().unwrap();
+        assert_eq!(flocked.epoch, Epoch(4));
+        link.close();
+        (member, scripted.welcome().0)
+    });
+    let back = heard(&control, |said| matches!(said, FromWorker::Return { .. }));
+    assert_eq!(
+        back,
+        FromWorker::Return { member: 9, epoch: Epoch(4) },
+        "it has a seat to return to"
+    );
+    say(&control, ToWorker::Done);
+    drop(member);
+}

@@ -4,7 +4,7 @@
 
 use super::{JoinOptions, enter, welcome};
 use starlings_cluster::control::Control;
-use starlings_cluster::protocol::{FromWorker, Message};
+use starlings_cluster::protocol::{Assignment, FromWorker, Message};
 use starlings_core::{Blame, Deadline, Epoch, Fault, Result, Seat};
 use starlings_transport::{Hello, PROTOCOL_VERSION, Purpose, TlsIdentity, connect_unless};
 use std::net::SocketAddr;
@@ -28,6 +28,8 @@ pub(super) struct Line {
     changed: Condvar,
     /// What a coordinator is told by a member that has no seat yet.
     ready: Mutex<Option<FromWorker>>,
+    /// Whether a member without a seat has read what it was told to read. Another coordinator does not know.
+    prepared: AtomicBool,
     /// Who this member is to the coordinator.
     member: AtomicU64,
     durable: AtomicBool,
@@ -49,6 +51,7 @@ impl Line {
             control: Mutex::new(control),
             changed: Condvar::new(),
             ready: Mutex::new(None),
+            prepared: AtomicBool::new(false),
             member: AtomicU64::new(0),
             // Until the coordinator says otherwise another one may follow it, where there is a ticket to find it by.
             durable: AtomicBool::new(options.ticket_path.is_some()),
@@ -67,12 +70,31 @@ impl Line {
         self.mention(ready)
     }
 
-    /// From now on a lost coordinator may be followed by another, to whom this member is known by that name.
-    pub(super) fn settle(&self, member: u64, durable: bool, epoch: Epoch) {
-        *enter(&self.ready) = None;
+    /// From now on a lost coordinator may be followed by another, to whom this member is known by that name once it has a
+    /// seat. No coordinator but this one knows of a newcomer: the next one is asked for a seat again.
+    pub(super) fn settle(&self, assignment: &Assignment, is_newcomer: bool) {
+        let Assignment { member, durable, epoch, .. } = *assignment;
+        if !is_newcomer {
+            self.seated();
+        }
         self.member.store(member, Ordering::Relaxed);
         self.epoch.store(epoch.0, Ordering::Relaxed);
         self.durable.store(durable, Ordering::Relaxed);
+    }
+
+    /// Every coordinator knows this member from now on.
+    pub(super) fn seated(&self) {
+        *enter(&self.ready) = None;
+    }
+
+    /// Another coordinator has told a newcomer what to read. What it has read serves as well: whatever else its seat needs
+    /// it reads then.
+    pub(super) fn prepare_again(&self, assignment: &Assignment) {
+        self.member.store(assignment.member, Ordering::Relaxed);
+        if self.prepared.load(Ordering::Relaxed) {
+            // One that is gone again is followed by yet another.
+            let _ = self.mention(FromWorker::Prepared);
+        }
     }
 
     /// The connection of the moment.
@@ -87,6 +109,9 @@ impl Line {
         }
         if matches!(said, FromWorker::Model(_)) && self.returns() {
             *enter(&self.sent) = Some(said.clone());
+        }
+        if said == FromWorker::Prepared {
+            self.prepared.store(true, Ordering::Relaxed);
         }
         let message = Message::FromWorker(said);
         let by = Deadline::after_ms(if self.returns() { RETURN_MS } else { 0 });
@@ -117,7 +142,7 @@ impl Line {
     /// Takes the line up again, where there may be someone to answer. Whoever has no seat yet waits no longer than for the first
     /// answer: nobody would miss it, and the job may be over.
     pub(super) fn take_up(&self, fault: Fault) -> Result<()> {
-        let is_unseated = enter(&self.ready).is_some();
+        let is_unseated = self.is_unseated();
         let patience = Duration::from_millis(RETURN_MS);
         let patience = if is_unseated { self.options.patience.min(patience) } else { patience };
         let (mut by, mut unanswered) = (Deadline::after(patience), None);
@@ -165,9 +190,14 @@ impl Line {
         self.changed.notify_all();
     }
 
+    /// Whether it has no seat yet.
+    pub(super) fn is_unseated(&self) -> bool {
+        enter(&self.ready).is_some()
+    }
+
     /// Whether it was asked to stop before it had a seat: nobody would miss it.
     fn is_let_go(&self) -> bool {
-        self.options.stop.asked() && enter(&self.ready).is_some()
+        self.options.stop.asked() && self.is_unseated()
     }
 
     /// Whether this member was asked to leave, and nobody was there to be told.

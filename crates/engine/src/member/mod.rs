@@ -38,8 +38,12 @@ const MODEL_MS: u64 = 60_000;
 const VERDICT_MS: u64 = 2_500;
 /// How long a worker that was asked to leave may take to give what its codec has held back.
 const PARTING_MS: u64 = 20_000;
-/// How long the coordinator may take to say who is left: it may be waiting for more workers.
-const REGROUP_MS: u64 = 120_000;
+/// How long the coordinator may take to say who is left: it may be waiting for more workers, and be followed by another that
+/// waits anew.
+const REGROUP_MS: u64 = 200_000;
+/// How long a newcomer waits for a seat that is taken meanwhile: somebody may leave. That the coordinator is there is watched
+/// all the same.
+const SEAT_MS: u64 = 24 * 3_600_000;
 
 /// How long a member that is done stays, should it be asked for the result: as long as several may take, one after the
 /// other, to send it.
@@ -142,7 +146,7 @@ impl Member {
         let beating = start_beating(&line, &orders, &whereabouts, &parting)?;
         let (mut assignment, mut newcomer) = assigned(&line, options)?;
         failpoint!("join-assigned");
-        line.settle(assignment.member, assignment.durable, assignment.epoch);
+        line.settle(&assignment, newcomer);
         let hearing = start_hearing(&line, &orders, &stop)?;
         let token = Token::from_bytes(assignment.peer_token.0);
         let job = assignment.job_id;
@@ -337,7 +341,8 @@ impl Regroup for Rejoin {
     fn regroup(&mut self) -> Result<Flocked> {
         let shell = &self.shell;
         loop {
-            let lineup = shell.orders.next_lineup(Deadline::after_ms(REGROUP_MS));
+            let within_ms = if shell.line.is_unseated() { SEAT_MS } else { REGROUP_MS };
+            let lineup = shell.orders.next_lineup(Deadline::after_ms(within_ms));
             let lineup = lineup.map_err(|fault| match shell.parting.has_lost() {
                 true => fault.hint(
                     "its steps took too long to give what its codec had held back: that is lost",
@@ -501,7 +506,11 @@ fn start_hearing(line: &Arc<Line>, orders: &Arc<Orders>, stop: &Stop) -> Result<
                 Ok(Some(Message::ToWorker(ToWorker::Stop))) => stop.ask(),
                 Ok(Some(Message::ToWorker(ToWorker::Done))) => orders.done(),
                 Ok(Some(Message::ToWorker(ToWorker::Deliver))) => orders.ask(),
-                Ok(Some(Message::ToWorker(ToWorker::Regroup(lineup)))) => orders.regroup(*lineup),
+                Ok(Some(Message::ToWorker(ToWorker::Regroup(lineup)))) => {
+                    line.seated();
+                    orders.regroup(*lineup);
+                }
+                Ok(Some(Message::ToWorker(ToWorker::Prepare(given)))) => line.prepare_again(&given),
                 Ok(Some(Message::ToWorker(ToWorker::Released))) => orders.release(),
                 Ok(Some(Message::ToWorker(ToWorker::LeftBehind { message }))) => {
                     orders.leave_behind(Fault::peer(None, message));

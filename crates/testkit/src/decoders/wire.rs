@@ -104,7 +104,12 @@ fn spoken() -> Vec<Message> {
         FromWorker::Ready { host: "anne".into(), pid: 17, address: "127.0.0.1:4000".into() };
     vec![
         Message::FromWorker(ready),
-        Message::FromWorker(FromWorker::event(&Event::Waiting { have: 1, want: 2 })),
+        Message::FromWorker(FromWorker::event(&Event::Waiting {
+            have: 1,
+            want: 2,
+            seconds_left: Some(60.0),
+            then: String::new(),
+        })),
         Message::FromWorker(FromWorker::Finished { epoch: Epoch(1), holds: true }),
         Message::FromWorker(FromWorker::Model(vec![1, 2, 3].into())),
         Message::ToWorker(ToWorker::Welcome(Some(vec![4, 5].into()))),

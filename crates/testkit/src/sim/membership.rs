@@ -227,7 +227,7 @@ fn obey(command: Command, home: Seat, network: &mut Network<Message>, outcome: &
         }
         Command::Complete { .. } => end(outcome, true, network.now()),
         Command::Abort { .. } => end(outcome, false, network.now()),
-        Command::Waiting { .. }
+        Command::Waiting(_)
         | Command::Prepare { .. }
         | Command::Regroup { .. }
         | Command::Seat { .. }

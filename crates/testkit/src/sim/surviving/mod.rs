@@ -411,7 +411,7 @@ impl Simulated<'_> {
                 self.announce(epoch, &roster, &deal.unwrap_or_default());
             }
             Command::Regroup { epoch, roster, deal } => self.announce(epoch, &roster, &deal),
-            Command::Waiting { .. } | Command::Seat { .. } => {}
+            Command::Waiting(_) | Command::Seat { .. } => {}
             _ if !self.acts() => {}
             Command::Prepare { member, shards } => self.tell(member, Message::Prepare(shards)),
             Command::Tell { member, verdict } => {

@@ -1,0 +1,85 @@
+//! What a coordinator tells at the end of a job, to whoever returns, and when it is asked to stop.
+
+use super::*;
+
+fn loss(rank: u32) -> FaultReport {
+    let message = format!("rank {rank} was lost");
+    let (host, phase) = (Some("h".to_string()), "the merge".to_string());
+    let (rank, step, seen_by) = (Some(Seat(rank)), None, None);
+    FaultReport { rank, host, phase, step, seen_by, message }
+}
+
+/// What members hear whose job ends like this, after two losses.
+fn heard(reason: &str) -> Option<FaultReport> {
+    let mut desk = Desk::new(Ticket::random().unwrap(), None, Options::default());
+    [1, 2].into_iter().for_each(|rank| desk.obey(Command::Fault(loss(rank))));
+    desk.obey(Command::Abort { blame: Blame::Peer(None), reason: reason.to_string() });
+    match desk.last_word {
+        Some(ToWorker::Abort { message, fault }) if message == reason => fault,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_job_that_a_loss_ends_names_that_loss_and_none_that_was_survived() {
+    assert_eq!(heard("rank 2 was lost"), Some(loss(2)));
+    let too_few = "1 worker is left, 2 are needed, and too few came within 60 s";
+    assert_eq!(heard(too_few), None, "one left politely");
+    assert_eq!(heard(&format!("rank 2 was lost; {too_few}")), Some(loss(2)));
+    assert_eq!(heard("stopped, as asked: not all workers ended within 30 s"), None);
+}
+
+#[test]
+fn whoever_returns_to_the_next_coordinator_is_told_of_every_loss_that_was_written_down() {
+    let member = |at: u64| MemberInfo {
+        member: MemberId(at),
+        seat: Seat(at as u32 - 1),
+        host: "h".to_string(),
+        pid: at as u32,
+        address: String::new(),
+    };
+    let epoch = |epoch, members: &[u64]| {
+        let roster = members.iter().map(|&at| member(at)).collect();
+        Record::Epoch { epoch: Epoch(epoch), roster, deal: Deal::new() }
+    };
+    let wish = Wish { least: Some(1), ..Wish::fixed(3) };
+    let journal = vec![
+        Record::Submitted { job: String::new(), wish, survey: None },
+        epoch(0, &[1, 2, 3]),
+        Record::Lost(loss(2)),
+        epoch(1, &[1, 2]),
+        Record::TakenOver,
+        Record::Lost(loss(1)),
+        epoch(2, &[1]),
+        // It was killed before anything followed from this: the next one will miss that member, and say so.
+        Record::Lost(loss(0)),
+    ];
+    let mut desk = Desk::new(Ticket::random().unwrap(), None, Options::default());
+    desk.take_over(Unfinished::read(journal).1, Options::default());
+    let told: Vec<String> = [2, 1]
+        .map(|rank| serde_json::to_string(&Event::Fault(loss(rank))).unwrap())
+        .into_iter()
+        .collect();
+    let kept: Vec<String> = desk
+        .kept
+        .iter()
+        .filter_map(|it| match it {
+            ToClient::Event(text) => Some(text.clone()),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(kept, told);
+}
+
+#[test]
+fn two_who_ask_a_job_to_stop_are_one_request() {
+    let mut desk = Desk::new(Ticket::random().unwrap(), None, Options::default());
+    let wish = Wish { least: Some(1), ..Wish::fixed(1) };
+    desk.job = Some((String::new(), wish.clone(), None));
+    desk.feed(Happening::Submit(wish));
+    let (host, address) = ("h".to_string(), "127.0.0.1:1".to_string());
+    desk.feed(Happening::Joined { member: MemberId(1), host, pid: 1, address });
+    desk.client_said(9, FromClient::Stop);
+    desk.stop_as_asked();
+    assert!(!desk.membership.ended(), "its worker may finish its step");
+}

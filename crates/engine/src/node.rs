@@ -91,6 +91,7 @@ fn take_part(member: Member, options: &JoinOptions) -> (Result<()>, bool) {
     if let Err(fault) = &outcome
         && fault.blame() != Blame::Interrupted
         && !is_left_behind
+        && !member.is_told(fault)
     {
         let report = report(&member, fault);
         let _ = member.tell(FromWorker::event(&Event::Fault(report)));

@@ -80,8 +80,9 @@ fn heading(job: u64, status: &Status) -> String {
     };
     let waiting = status.waiting.map_or(String::new(), |it| {
         let (missing, seconds) = (it.want.saturating_sub(it.have), it.seconds_left.ceil());
+        let come = if missing == 1 { "comes" } else { "come" };
         format!(
-            "waiting for workers: {} of {} are here; unless {missing} more come within {seconds} s, the job is given up\n",
+            "waiting for workers: {} of {} are here; unless {missing} more {come} within {seconds} s, the job is given up\n",
             it.have, it.want
         )
     });

@@ -214,6 +214,12 @@ impl Member {
         self.shell.orders.is_left_behind()
     }
 
+    /// Whether this is what the coordinator said: it need not be told.
+    #[must_use]
+    pub fn is_told(&self, fault: &Fault) -> bool {
+        self.shell.orders.is_told(fault)
+    }
+
     /// When this member, asked to leave, may go.
     #[must_use]
     pub fn parting(&self) -> Parting {

@@ -160,6 +160,12 @@ impl Orders {
         self.changed.notify_all();
     }
 
+    /// Whether this is the coordinator's own word.
+    pub(super) fn is_told(&self, fault: &Fault) -> bool {
+        let state = enter(&self.state);
+        state.aborted.as_ref().is_some_and(|told| told.message() == fault.message())
+    }
+
     /// The others took this member for lost, and go on.
     pub(super) fn leave_behind(&self, fault: Fault) {
         enter(&self.state).left_behind = true;
@@ -261,6 +267,15 @@ mod tests {
         assert!(matches!(fault.blame(), Blame::Peer(_)), "{fault}: the next word is asked for");
         let last = orders.next_lineup(Deadline::after_ms(60_000)).unwrap_err();
         assert_eq!(last.blame(), Blame::Interrupted, "{last}");
+    }
+
+    #[test]
+    fn what_the_coordinator_said_is_known_from_what_a_member_found_out() {
+        let orders = Orders::default();
+        let told = Fault::peer(None, "too few came");
+        assert!(!orders.is_told(&told));
+        orders.abort(told.clone());
+        assert!(orders.is_told(&told) && !orders.is_told(&Fault::machine("the disk is full")));
     }
 
     #[test]

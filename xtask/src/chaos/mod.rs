@@ -90,7 +90,8 @@ pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<(), String> {
         ended.collect::<Result<Vec<()>, String>>()
     })?;
     let lines = lines.into_inner().unwrap_or_else(PoisonError::into_inner);
-    let campaign = sheet::campaign(&lines, start.elapsed().as_secs_f64() / 60.0, options.side_by_side);
+    let campaign =
+        sheet::campaign(&lines, start.elapsed().as_secs_f64() / 60.0, options.side_by_side);
     println!("{}", sheet::page(std::slice::from_ref(&campaign)));
     if options.is_recorded {
         sheet::record(root, &campaign)?;

@@ -117,10 +117,7 @@ impl Choices {
             && !matches!(blend, Blending::Local(_))
             && job.fold == Fold::Plain;
         let chosen = [learner_card, plan_card, topology_card, gate_card, codec_card];
-        let mut offers = offers_with(&chosen[1], (entry, &job.learner.given));
-        offers.retain(|card| card.family != "plan" || seats(card, job));
-        let lack = |need| Some(Lack { why: learner.why_not(need)?, remedy: learner.remedy(need) });
-        compat::check(&chosen, &offers, &lack).map_err(|fault| without_place(fault, job))?;
+        fit_together(job, &chosen, (entry, &*learner))?;
         let (layout, sums) = laid_out(form)?;
         check_merge(&chosen[2], &layout, served)?;
         let whole = chosen[1].gives.contains(&Ability::WholeModel);
@@ -475,6 +472,18 @@ pub fn offers() -> Vec<Card> {
     cards.extend(CONSISTENCIES.iter().map(|entry| entry.card("consistency")));
     cards.extend(CODECS.iter().map(|entry| entry.card("codec")));
     cards
+}
+
+/// Checks that choices can work together; a refusal offers what a job's workers could do, too.
+fn fit_together(
+    job: &Job,
+    chosen: &[Card],
+    (entry, learner): (&'static Entry<BuildLearner>, &dyn Learner),
+) -> Result<()> {
+    let mut offers = offers_with(&chosen[1], (entry, &job.learner.given));
+    offers.retain(|card| card.family != "plan" || seats(card, job));
+    let lack = |need| Some(Lack { why: learner.why_not(need)?, remedy: learner.remedy(need) });
+    compat::check(chosen, &offers, &lack).map_err(|fault| without_place(fault, job))
 }
 
 /// Where stages were put on workers by hand, and another plan is advised: it would be refused together with them.

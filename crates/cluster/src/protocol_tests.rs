@@ -75,29 +75,34 @@ fn samples() -> Vec<Message> {
             hint: None,
             fault: Some(fault),
         }),
-        Message::ToClient(ToClient::Status(Status {
-            job_id: None,
-            workers: 2,
-            epoch: Epoch(3),
-            patience_seconds: Some(600),
-            waiting: Some(Shortage { have: 1, want: 2, seconds_left: 59.5 }),
-            members: vec![MemberStatus {
-                seat: None,
-                host: "a".into(),
-                pid: 1,
-                standing: "waiting".into(),
-                step: None,
-                phase: String::new(),
-                lag: Some(3),
-                bytes: 9,
-                busy_seconds: 11,
-                patience_left_seconds: Some(589),
-                heard_ms_ago: Some(40),
-            }],
-        })),
+        Message::ToClient(ToClient::Status(status())),
     ];
     samples.extend(samples_of_change());
     samples
+}
+
+/// A flock of one member that waits for a second.
+fn status() -> Status {
+    Status {
+        job_id: None,
+        workers: 2,
+        epoch: Epoch(3),
+        patience_seconds: Some(600),
+        waiting: Some(Shortage { have: 1, want: 2, seconds_left: 59.5 }),
+        members: vec![MemberStatus {
+            seat: None,
+            host: "a".into(),
+            pid: 1,
+            standing: "waiting".into(),
+            step: None,
+            phase: String::new(),
+            lag: Some(3),
+            bytes: 9,
+            busy_seconds: 11,
+            patience_left_seconds: Some(589),
+            heard_ms_ago: Some(40),
+        }],
+    }
 }
 
 /// What is said when members change.

@@ -97,7 +97,7 @@ fn buckets_hold_gradients_of_few_digits_and_statistics_as_they_are() {
     let blocks = |seat: usize| -> Vec<Block> {
         let mut rng = Rng::named(3, "statistics", &[seat as u64]);
         let mut block = |name: &str| Block::dense(name, (0..FULL).map(|_| rng.normal()).collect());
-        ["weight", "tracked.mean", "bias"].map(|name| block(name)).into()
+        ["weight", "tracked.mean", "bias"].map(&mut block).into()
     };
     let half = || match codec("half", "").unwrap() {
         Carriage::Numbers(codec) => codec,

@@ -85,9 +85,10 @@ impl Link for MemoryLink {
             return Err(LinkError::Deadline);
         }
         state.frames.push_back(frame);
+        // Counted before the lock is left: what a receiver holds has been counted.
+        self.bytes_sent.fetch_add((HEADER_BYTES + payload.len()) as u64, Ordering::Relaxed);
         drop(state);
         self.outgoing.changed.notify_all();
-        self.bytes_sent.fetch_add((HEADER_BYTES + payload.len()) as u64, Ordering::Relaxed);
         Ok(())
     }
 

@@ -12,7 +12,7 @@ fn rested(name: &str, settings: &str, values: Values, exchanges: u64) -> Vec<Vec
     let shape = vec![values.len()];
     model.set("weight", Tensor { shape, values, role: Role::Weight });
     blend.prepare(&mut model);
-    match &mut model.get_mut("weight").unwrap().values {
+    match &mut model.get_mut("weight").expect("it was set").values {
         Values::F32(values) => values[0] -= 1.0,
         Values::F64(values) => values[0] -= 1.0,
         Values::I64(_) => unreachable!("weights are floats"),
@@ -20,7 +20,7 @@ fn rested(name: &str, settings: &str, values: Values, exchanges: u64) -> Vec<Vec
     let mut momenta = Vec::new();
     for steps in 1..=exchanges {
         let at = At { steps, seat: Seat(0), world: 1, circles: false, ending: false };
-        let sum = blend.offer(&at, 0, &mut model).unwrap();
+        let sum = blend.offer(&at, 0, &mut model).expect("it offers a sum");
         blend.absorb(&at, 0, &sum, &mut model);
         let kept = ["blend.momentum.weight", "blend.move.weight"];
         let kept = kept.iter().find_map(|name| model.get(name)).expect("it keeps a momentum");

@@ -5,6 +5,7 @@ use crate::stage::wait;
 use serde_json::Value;
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
+use std::os::unix::fs::FileExt;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -118,13 +119,14 @@ impl Process {
         self.child.id()
     }
 
-    /// What it has said so far. The child appends, so that reading from the start does not move its place.
+    /// What it has said so far. Read by position: the place in the file is shared with the child, whose next line would move
+    /// it to the end between a seek and a read.
     pub(super) fn so_far(&self) -> Result<String, String> {
-        let mut file = &self.said;
-        let mut bytes = Vec::new();
-        file.seek(SeekFrom::Start(0))
-            .and_then(|_| file.read_to_end(&mut bytes))
-            .map_err(|why| why.to_string())?;
+        let whole = || {
+            let mut bytes = vec![0; self.said.metadata()?.len() as usize];
+            self.said.read_exact_at(&mut bytes, 0).map(|()| bytes)
+        };
+        let bytes = whole().map_err(|why: std::io::Error| why.to_string())?;
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 

@@ -14,7 +14,7 @@ use crate::exchange::scheduled::{
     Command, Event, Landing, Lent, Scheduled, Work, after_all, before_all,
 };
 use crate::net::{Arrival, Berths, Net};
-use crate::shared_sum::SharedSum;
+use crate::shared_sum::{LateUpdate, SharedSum};
 use crate::spare::Spare;
 use starlings_codec::{Codec, Law, Next, Residuals, Rounds, Shapes};
 use starlings_core::{
@@ -260,6 +260,31 @@ impl Merger {
             *sums += 1;
         }
         Ok(merged)
+    }
+
+    /// Begins a sum that is made where it is used. Gives the update back where it must be summed first, on all seats
+    /// alike.
+    ///
+    /// # Errors
+    /// As [`merge`](Merger::merge).
+    pub fn merge_late(&mut self, update: Update) -> Result<Result<LateUpdate<'_>, Update>> {
+        let is_exact = matches!(&self.way, Way::Played(codec, _) if codec.law() == Law::Exact);
+        let Some(shared) = self.shared.as_mut().filter(|_| is_exact && SharedSum::takes(&update))
+        else {
+            return Ok(Err(update));
+        };
+        let (net, by) = (&self.net, Deadline::after(self.patience));
+        let interrupted = || net.try_next(Lane::Control, |_| false).err();
+        failpoint!("before-shared-sum");
+        let bytes = update.bytes() as u64;
+        let late = shared.sum_late(update, by, &interrupted)?;
+        if late.is_ok() {
+            self.bytes_raw += bytes;
+            net.shared(bytes);
+            self.draw += 1;
+            self.parting = self.parting.map(|sums| sums + 1);
+        }
+        Ok(late)
     }
 
     /// As [`merge`](Merger::merge), with work on the numbers before and after.

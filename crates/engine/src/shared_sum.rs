@@ -1,9 +1,32 @@
 //! Sums of updates through shared memory: the shell between a merger and a circle of seats. A contribution is kept until
 //! the next sum, because recovery needs it; its memory then serves later sums, for fresh pages cost more than summing.
+//!
+//! Of two seats each can also make the sum where it uses it ([`LateUpdate`]). A contribution to such a sum may be read until the
+//! others have done with it: one whose sum fails, or whose circle is dropped before, is parked until this worker begins
+//! another with others. Whoever takes part in that has left the old sum; whoever does not is no member any more, and takes its model
+//! from those who are.
 
 use crate::spare::Spare;
 use starlings_core::{Block, Body, Deadline, Fault, Result, Update, Values, contributing};
-use starlings_transport::shared::{Circle, Numbers, NumbersMut, Patience, Turn};
+use starlings_learn::Late;
+use starlings_transport::shared::{Circle, LateSum, Numbers, NumbersMut, Patience, Turn};
+use std::sync::{Mutex, PoisonError};
+use std::thread::ThreadId;
+
+/// Contributions that others may still read, with the worker's thread. Never dropped with a thread: the process that ends gives
+/// its memory back, and neighbours that have it mapped keep it.
+static PARKED: Mutex<Vec<(ThreadId, Update)>> = Mutex::new(Vec::new());
+
+fn park(update: Update) {
+    let mut parked = PARKED.lock().unwrap_or_else(PoisonError::into_inner);
+    parked.push((std::thread::current().id(), update));
+}
+
+/// Nobody reads what this worker has parked.
+fn unpark() {
+    let me = std::thread::current().id();
+    PARKED.lock().unwrap_or_else(PoisonError::into_inner).retain(|(thread, _)| *thread != me);
+}
 
 /// Sums over one group of seats of one host, one after another.
 #[derive(Debug)]
@@ -20,7 +43,7 @@ impl SharedSum {
 
     /// Copies contributions into slots even where they could be lent: to measure what that costs.
     pub(crate) fn copying(mut self) -> SharedSum {
-        self.circle = self.circle.lending(false);
+        self.circle.lend(false);
         self
     }
 
@@ -47,17 +70,74 @@ impl SharedSum {
         by: Deadline,
         interrupted: &dyn Fn() -> Option<Fault>,
     ) -> Result<Update> {
-        if let Some(old) = self.last.take() {
-            self.spare.keep(old);
+        let patience = Patience { by, interrupted };
+        if let Err(fault) = self.recycle(&patience) {
+            self.last = Some(update);
+            return Err(fault);
         }
         let mut totals = contributing(|| self.spare.room_like(&update));
         let sources: Vec<Numbers<'_>> = update.blocks.iter().map(numbers).collect();
         let mut targets: Vec<NumbersMut<'_>> = totals.blocks.iter_mut().map(numbers_mut).collect();
-        let patience = Patience { by, interrupted };
         let outcome = self.circle.sum_in_turns(&sources, &mut targets, turns, &patience);
         drop((sources, targets));
         self.last = Some(update);
         outcome.map(|()| totals)
+    }
+
+    /// Begins a sum that is made where it is used; gives the update back where that cannot be, on all seats
+    /// alike.
+    ///
+    /// # Errors
+    /// As [`SharedSum::sum`], but the contribution is not given back: others may be reading it.
+    ///
+    /// # Panics
+    /// As [`SharedSum::sum`].
+    pub fn sum_late(
+        &mut self,
+        update: Update,
+        by: Deadline,
+        interrupted: &dyn Fn() -> Option<Fault>,
+    ) -> Result<Result<LateUpdate<'_>, Update>> {
+        let patience = Patience { by, interrupted };
+        if let Err(fault) = self.recycle(&patience) {
+            park(update);
+            return Err(fault);
+        }
+        let is_large = |block: &&Block| numbers(block).is_large();
+        let small: Vec<&Block> = update.blocks.iter().filter(|block| !is_large(block)).collect();
+        let mut told =
+            Update { blocks: small.iter().map(|&block| block.clone()).collect() };
+        let large: Vec<Numbers<'_>> = update.blocks.iter().filter(is_large).map(numbers).collect();
+        let sources: Vec<Numbers<'_>> = small.into_iter().map(numbers).collect();
+        let mut targets: Vec<NumbersMut<'_>> = told.blocks.iter_mut().map(numbers_mut).collect();
+        match self.circle.begin_late((&sources, &mut targets), &large, &patience) {
+            Ok(true) => unpark(),
+            Ok(false) => return Ok(Err(update)),
+            Err(fault) => {
+                park(update);
+                return Err(fault);
+            }
+        }
+        let SharedSum { circle, last, .. } = self;
+        let update: &Update = last.insert(update);
+        let large: Vec<&Block> = update.blocks.iter().filter(is_large).collect();
+        let lent: Vec<Numbers<'_>> = large.iter().map(|&block| numbers(block)).collect();
+        let names = large.iter().map(|block| block.name.as_str()).collect();
+        Ok(Ok(LateUpdate { sum: circle.late(&lent)?, told, names }))
+    }
+
+    /// Takes the memory of the last contribution, once nobody reads it.
+    fn recycle(&mut self, patience: &Patience<'_>) -> Result<()> {
+        if let Some(old) = self.last.take() {
+            match self.circle.settle(patience) {
+                Ok(()) => self.spare.keep(old),
+                Err(fault) => {
+                    park(old);
+                    return Err(fault);
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Gives memory in which sums of its shape may be made.
@@ -67,7 +147,48 @@ impl SharedSum {
 
     /// What this seat contributed to the last sum, whether that succeeded or not.
     pub fn contribution(&mut self) -> Option<Update> {
-        self.last.take()
+        // What others may be reading stays.
+        self.last.take_if(|_| self.circle.is_settled())
+    }
+}
+
+impl Drop for SharedSum {
+    fn drop(&mut self) {
+        if let Some(last) = self.last.take().filter(|_| !self.circle.is_settled()) {
+            park(last);
+        }
+    }
+}
+
+/// A sum that is made where it is used.
+pub struct LateUpdate<'a> {
+    sum: LateSum<'a>,
+    told: Update,
+    /// Blocks whose sums are made late.
+    names: Vec<&'a str>,
+}
+
+impl LateUpdate<'_> {
+    /// Ends it: the others may have their numbers back.
+    ///
+    /// # Errors
+    /// A neighbour that has changed its numbers against the rules: what was made of them is spoilt.
+    pub fn done(self) -> Result<()> {
+        self.sum.done()
+    }
+}
+
+impl Late for LateUpdate<'_> {
+    fn told(&self) -> &Update {
+        &self.told
+    }
+
+    fn find(&self, name: &str) -> Option<usize> {
+        self.names.iter().position(|known| *known == name)
+    }
+
+    fn sums(&self, block: usize, from: usize, into: &mut [f32]) {
+        self.sum.sums(block, from, into);
     }
 }
 

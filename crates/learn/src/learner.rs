@@ -11,6 +11,18 @@ use starlings_core::{Ability, Fault, Graph, Model, Result, Rng, Shard, Step, Tur
 use starlings_data::{Batch, Encoding, LabelNeed, Schema, Slice};
 use std::collections::BTreeMap;
 
+/// A step's sum that is made where it is used, a few numbers at a time, so that it is never written down and read again.
+pub trait Late {
+    /// The sums of small blocks, which are there.
+    fn told(&self) -> &Update;
+
+    /// Which of the other blocks has this name; they are dense and f32.
+    fn find(&self, name: &str) -> Option<usize>;
+
+    /// Puts the sums of some numbers of such a block, from a place on, into others.
+    fn sums(&self, block: usize, from: usize, into: &mut [f32]);
+}
+
 /// How a learner wants its rows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Appetite {
@@ -372,6 +384,22 @@ pub trait Learner: Send + Sync {
     /// # Errors
     /// When training has diverged to non-finite numbers.
     fn apply(&self, model: &mut Model, update: &Update, moment: &Moment) -> Result<Outcome>;
+
+    /// Whether [`apply_late`](Learner::apply_late) is there: sums need not be written down before they are applied.
+    fn sums_late(&self) -> bool {
+        false
+    }
+
+    /// As [`apply`](Learner::apply), with the same bits, of a sum that is made where it is used: each number of it is asked for once.
+    /// Called only where [`sums_late`](Learner::sums_late) says so, and it may not fail half-way for any other reason
+    /// than `apply`.
+    ///
+    /// # Errors
+    /// As [`apply`](Learner::apply).
+    fn apply_late(&self, model: &mut Model, late: &dyn Late, moment: &Moment) -> Result<Outcome> {
+        let _ = (model, late, moment);
+        Err(Fault::machine("this learner applies no sums that are not there yet"))
+    }
 
     /// Sums over rows from which [`grade`](Learner::grade) makes objective and metrics. Always the same length.
     ///

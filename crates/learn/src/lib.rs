@@ -28,7 +28,7 @@ mod wires;
 pub use footprint::Footprint;
 pub use importance::permutation_importance;
 pub use learner::{
-    ACROSS, Appetite, DIVERGED, Facts, Grade, Learner, Moment, Needs, Outcome, Place, Rebuilds,
+    ACROSS, Appetite, DIVERGED, Facts, Grade, Late, Learner, Moment, Needs, Outcome, Place, Rebuilds,
     Task, Work,
 };
 pub use learners::{BuildLearner, LEARNERS};

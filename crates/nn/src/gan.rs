@@ -4,7 +4,8 @@
 //! turn on their rows, and the noise of a row is drawn by shard, so that the number of workers does not matter.
 
 use crate::flow::{Flow, Form};
-use crate::learner::{append, each_run, squared};
+use crate::applying::{Slopes, each_run};
+use crate::learner::{append, squared};
 use crate::pass::{Lesson, Pass, Share, Weights, numbers, tensor};
 use crate::recipe::{Recipe, pieces};
 use crate::room::{self, answered};
@@ -304,7 +305,7 @@ impl Learner for Gan {
         for parameter in taught {
             let Some(block) = update.get(&parameter.name) else { continue };
             each_run(&block.body, |from, sums| {
-                let run = (from..from + sums.len(), sums);
+                let run = (from..from + sums.len(), Slopes::There(sums));
                 finite &= self.recipe.solver.step(model, parameter, run, stride);
             });
         }

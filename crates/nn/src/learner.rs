@@ -3,6 +3,7 @@
 //! one block a parameter, the last layer's first; `apply` divides the sums and takes the optimiser's step. Under a barrier
 //! with exact sums the model is, to rounding, the one that one worker would have made of the same global batch.
 
+use crate::applying::{Total, each_run};
 use crate::biases;
 use crate::chain::{self, Link, Source};
 use crate::factors::{Terms, apart, factored};
@@ -13,19 +14,18 @@ use crate::parts;
 use crate::pass::{Lesson, Pass, Share, Weights, numbers, tensor};
 use crate::recipe::{Recipe, pieces};
 use crate::room::answered;
-use crate::solver::{Stride, all_finite, f32s_mut};
+use crate::solver::{Stride, all_finite};
 use crate::split::{self, Ends, Split};
 use crate::stack::Stack;
 use crate::stage::Parameter;
 use crate::sums::{Emission, LOSS, Sums, share_of_a_row};
-use crate::tracking::track;
 use starlings_core::{
-    Ability, Block, Body, FEATURES, Fault, Graph, Model, Op, Result, Rng, Role, Rows, Tensor,
+    Ability, Block, FEATURES, Fault, Graph, Model, Op, Result, Rng, Role, Tensor,
     Update, Values,
 };
 use starlings_data::{Batch, LabelNeed, Row, Schema, Slice};
 use starlings_learn::{
-    ACROSS, Appetite, DIVERGED, Facts, Footprint, Grade, Learner, Moment, Outcome, Place, Samples,
+    ACROSS, Appetite, DIVERGED, Facts, Footprint, Grade, Late, Learner, Moment, Outcome, Place, Samples,
     Task, Work, refusals,
 };
 use std::ops::Range;
@@ -36,7 +36,7 @@ const SIZES: &str = "network";
 /// Pass, sum and weight of its losses, the best mean so far, passes since.
 const STOPPING: &str = "stopping";
 /// How many rows tracked means are of.
-const COUNT: &str = "rows";
+pub(crate) const COUNT: &str = "rows";
 /// What networks give unless their parameters take it away.
 pub(crate) const GIVES: &[Ability] = &[
     Ability::RowWise,
@@ -175,7 +175,7 @@ impl Network {
     }
 
     /// The stack that a model is of, made once for all steps.
-    fn stack_of(&self, model: &Model) -> Result<(Sizes, Arc<Stack>)> {
+    pub(crate) fn stack_of(&self, model: &Model) -> Result<(Sizes, Arc<Stack>)> {
         let (sizes, part) = (Sizes::of(model), parts::part_of(model));
         let key = (sizes, part, self.is_biased(model));
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
@@ -333,7 +333,7 @@ impl Network {
     }
 
     /// The rate of a step and what sums of gradients are multiplied by.
-    fn stride(
+    pub(crate) fn stride(
         &self,
         (sizes, parameters): (Sizes, &[Parameter]),
         update: &Update,
@@ -356,7 +356,7 @@ impl Network {
     }
 
     /// Whether training is to end: the mean loss of a pass has not fallen for too long.
-    fn is_stale(&self, model: &mut Model, loss: f64, weight: f64, moment: &Moment) -> bool {
+    pub(crate) fn is_stale(&self, model: &mut Model, loss: f64, weight: f64, moment: &Moment) -> bool {
         let [pass, sum, total, best, bad] = model.f64_mut(STOPPING).as_mut_slice() else {
             unreachable!("five numbers")
         };
@@ -583,35 +583,15 @@ impl Learner for Network {
     }
 
     fn apply(&self, model: &mut Model, update: &Update, moment: &Moment) -> Result<Outcome> {
-        let (sizes, stack) = self.stack_of(model)?;
-        let told = update.get(LOSS).map(Block::f64s);
-        let loss = told.map(|told| told[0] / told[1].max(f64::MIN_POSITIVE));
-        if loss.is_some_and(|loss| !loss.is_finite()) {
-            return Err(self.diverged("the loss is not finite", moment));
-        }
-        let parameters = stack.parameters();
-        let stride = self.stride((sizes, parameters), update, moment);
-        let mut finite = true;
-        for parameter in parameters {
-            let Some(block) = update.get(&parameter.block()) else { continue };
-            if !parameter.care.learns() {
-                let rows = update.get(COUNT).map_or(0.0, |block| block.f64s()[0]);
-                track(f32s_mut(model, &parameter.name), parameter.care, (block, rows));
-                continue;
-            }
-            each_run(&block.body, |from, sums| {
-                let run = (from..from + sums.len(), sums);
-                finite &= self.recipe.solver.step(model, parameter, run, stride);
-            });
-        }
-        if !finite {
-            return Err(self.diverged("weights are not finite", moment));
-        }
-        let done = match (self.recipe.patience, told) {
-            (1.., Some(told)) => self.is_stale(model, told[0], told[1], moment),
-            _ => false,
-        };
-        Ok(Outcome { objective: loss, done, iterations: None })
+        self.apply_total(model, Total::There(update), moment)
+    }
+
+    fn sums_late(&self) -> bool {
+        self.recipe.solver.is_row_wise() && self.recipe.clip_norm == 0.0 && !self.tracks
+    }
+
+    fn apply_late(&self, model: &mut Model, late: &dyn Late, moment: &Moment) -> Result<Outcome> {
+        self.apply_total(model, Total::Late(late), moment)
     }
 
     fn score(&self, work: &mut Work<'_>) -> Result<Vec<f64>> {
@@ -721,7 +701,7 @@ impl Network {
         work.outbox.emit(Block::dense(LOSS, told));
     }
 
-    fn diverged(&self, what: &str, moment: &Moment) -> Fault {
+    pub(crate) fn diverged(&self, what: &str, moment: &Moment) -> Fault {
         let rate = self.recipe.solver.rate;
         Fault::caller(format!("{DIVERGED}: {what} at {}", moment.step)).hint(format!(
             "lower learning_rate (it is {rate}), set clip_norm = 1.0, or scale the features"
@@ -745,27 +725,6 @@ pub(crate) fn append(row: Row<'_>, width: usize, into: &mut Vec<f32>) {
             into.resize(from + width, 0.0);
             columns.iter().zip(values).for_each(|(&c, &x)| into[from + c as usize] = x);
         }
-    }
-}
-
-/// Shows runs of consecutive numbers of a parameter with the sums that the update has for them.
-pub(crate) fn each_run(body: &Body, mut visit: impl FnMut(usize, &[f32])) {
-    match body {
-        Body::Dense(Values::F32(sums)) => visit(0, sums),
-        // Factors add up in f64.
-        Body::Dense(Values::F64(sums)) => {
-            visit(0, &sums.iter().map(|&sum| sum as f32).collect::<Vec<_>>());
-        }
-        Body::Rows(Rows { index, width, values: Values::F32(sums), .. }) => {
-            let width = *width as usize;
-            let mut at = 0;
-            for run in index.chunk_by(|a, b| a + 1 == *b) {
-                let end = at + run.len() * width;
-                visit(run[0] as usize * width, &sums[at..end]);
-                at = end;
-            }
-        }
-        _ => panic!("gradients of networks are f32"),
     }
 }
 

@@ -5,6 +5,7 @@
 //! Burn gives tensors and gradients. Weights, masks and noise are drawn from the job's own generators, and a worker
 //! computes on one thread, so that the same seed gives the same bits.
 
+mod applying;
 mod biases;
 mod chain;
 mod cut;

@@ -1,6 +1,7 @@
 //! The optimiser's step on the parameters of a network: the functions of `starlings_learn::optimisers` on f32, and Muon.
 //! All but LAMB and Muon work number by number, so that an owner of some rows can take their step alone.
 
+use crate::applying::Slopes;
 use crate::muon::{self, Muon};
 use crate::stage::{Care, Parameter};
 use pulp::{Arch, Simd, WithSimd};
@@ -153,30 +154,27 @@ impl Solver {
         &self,
         model: &mut Model,
         parameter: &Parameter,
-        (range, sums): (Range<usize>, &[f32]),
+        (range, sums): (Range<usize>, Slopes<'_>),
         stride: Stride,
     ) -> bool {
         let name = |ending: &str| [parameter.name.as_str(), ".", ending].concat();
         let names = self.state(parameter).map(|ending| ending.map(name));
         let mut held = Held::take(model, parameter, &names);
         let decay = if parameter.care.decays() { self.decay } else { 0.0 };
-        let finite = match self.method {
-            Method::Lamb => self.whole(&mut held, parameter, sums, stride),
-            Method::Muon if self.is_orthogonal(parameter) => {
-                self.whole(&mut held, parameter, sums, stride)
+        let [mut made, mut room] = [0; 2].map(|_| Vec::with_capacity(CHUNK));
+        let finite = if self.method == Method::Lamb || self.is_orthogonal(parameter) {
+            self.whole(&mut held, parameter, sums.some(0..range.len(), &mut made), stride)
+        } else {
+            let vectors = Arch::new();
+            let mut finite = true;
+            for at in (0..range.len()).step_by(CHUNK) {
+                let some = at..range.len().min(at + CHUNK);
+                let part = held.part(range.start + some.start..range.start + some.end);
+                let sums = sums.some(some, &mut made);
+                let (solver, room) = (self, &mut room);
+                finite &= vectors.dispatch(Chunk { solver, part, sums, decay, stride, room });
             }
-            _ => {
-                let mut room = Vec::with_capacity(CHUNK);
-                let mut finite = true;
-                let starts = range.clone().step_by(CHUNK).zip(sums.chunks(CHUNK));
-                let vectors = Arch::new();
-                for (start, sums) in starts {
-                    let part = held.part(start..start + sums.len());
-                    let (solver, room) = (self, &mut room);
-                    finite &= vectors.dispatch(Chunk { solver, part, sums, decay, stride, room });
-                }
-                finite
-            }
+            finite
         };
         held.put_back(model, parameter, &names);
         finite
@@ -428,7 +426,7 @@ mod tests {
             for (count, gradient) in (1..).zip(case["gradients"].as_array().unwrap()) {
                 let gradient = numbers(gradient);
                 let stride = Stride { rate: solver.rate, scale: 1.0, count };
-                let run = (0..gradient.len(), &gradient[..]);
+                let run = (0..gradient.len(), Slopes::There(&gradient));
                 assert!(solver.step(&mut model, &parameter, run, stride));
             }
             let far = f32s_mut(&mut model, "it").iter().zip(numbers(&case["end"]));

@@ -8,7 +8,7 @@ use crate::exchange::reproducible::{exponents, quantised};
 use crate::exchange::served::Asks;
 use crate::merge::Merger;
 use starlings_core::{Block, Deadline, Fault, FoldError, Model, Result, Step, Update, failpoint};
-use starlings_learn::{ACROSS, Learner, Moment, Needs, Outcome, Sink};
+use starlings_learn::{ACROSS, Late, Learner, Moment, Needs, Outcome, Sink};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -213,7 +213,14 @@ impl Replicated {
         if !is_cut {
             update.blocks.push(asks_block(self.asks, self.parting));
         }
-        update = match std::mem::take(&mut self.plainly) {
+        let plainly = std::mem::take(&mut self.plainly);
+        if self.learner.sums_late() && !is_cut && !plainly && buckets == 0 && early.is_empty() {
+            match self.apply_late(update, model, &moment)? {
+                Ok(outcome) => return Ok(outcome),
+                Err(unsummed) => update = unsummed,
+            }
+        }
+        update = match plainly {
             true => self.group.merge_plainly(update)?,
             false => self.group.merge(update)?,
         };
@@ -228,6 +235,26 @@ impl Replicated {
         self.meet_other_stages(&mut update, model)?;
         failpoint!("before-apply");
         self.learner.apply(model, &update, &moment)
+    }
+
+    /// Sums and applies in one, where the transport can; gives the update back where not, on all seats alike. From the
+    /// moment when all contributions are there nothing can break it off: they stay where they are even if their owner is lost.
+    fn apply_late(
+        &mut self,
+        update: Update,
+        model: &mut Model,
+        moment: &Moment,
+    ) -> Result<Result<Outcome, Update>> {
+        let late = match self.group.merge_late(update)? {
+            Ok(late) => late,
+            Err(update) => return Ok(Err(update)),
+        };
+        failpoint!("before-apply");
+        let outcome = self.learner.apply_late(model, &late, moment);
+        let votes = late.told().blocks.last().cloned();
+        late.done()?;
+        self.agree(votes);
+        outcome.map(Ok)
     }
 
     fn agree(&mut self, votes: Option<Block>) {

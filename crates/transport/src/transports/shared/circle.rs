@@ -54,7 +54,11 @@ pub struct Circle {
     pub(super) begun: u64,
     pub(super) is_broken: bool,
     /// Whether all others read the heap of this seat's process.
-    lends: bool,
+    pub(super) lends: bool,
+    /// Whether sums may be made where they are used: until somebody says that its parts cannot be read (`late.rs`).
+    pub(super) sums_late: bool,
+    /// Whether others may still read what this seat lent for such a sum.
+    pub(super) owes: bool,
     /// How lines that were read are left, where there is a choice.
     leaving: Option<Leaving>,
     /// Ticks that folding its slice has taken of a chunk and of the one before.
@@ -83,6 +87,8 @@ impl Circle {
             begun: 0,
             is_broken: false,
             lends: false,
+            sums_late: true,
+            owes: false,
             leaving: can_let_go().then(Leaving::default),
             reducing: [0; 2],
         }
@@ -92,8 +98,13 @@ impl Circle {
     /// that heap.
     #[must_use]
     pub fn lending(mut self, lends: bool) -> Circle {
-        self.lends = lends;
+        self.lend(lends);
         self
+    }
+
+    /// The same of a circle that is there.
+    pub fn lend(&mut self, lends: bool) {
+        self.lends = lends;
     }
 
     /// Sums in another way than was found best here.
@@ -146,6 +157,9 @@ impl Circle {
         if self.is_broken {
             return Err(Fault::peer(None, "an earlier sum in shared memory failed"));
         }
+        let settled = self.settle(patience);
+        self.is_broken = settled.is_err();
+        settled?;
         let Tuning { chunk_bytes, streamed_from, .. } = self.tuning;
         let parts = Parts::cut(contributions, totals, chunk_bytes, streamed_from).ordered(turns);
         if self.views.len() == 1 {
@@ -213,6 +227,17 @@ impl Circle {
         is_sliced: bool,
         patience: &Patience<'_>,
     ) -> Result<()> {
+        self.post_saying(parts, (chunk, is_sliced), u64::from(parts.is_lent()), patience)
+    }
+
+    /// The same, with a word beside it of what is lent.
+    pub(super) fn post_saying(
+        &mut self,
+        parts: &Parts<'_>,
+        (chunk, is_sliced): (usize, bool),
+        is_lent: u64,
+        patience: &Patience<'_>,
+    ) -> Result<()> {
         let count = self.begun + chunk as u64;
         if let Some(before) = (count + 1).checked_sub(SLOTS as u64) {
             self.wait(Port::taken, before, "the use", patience)?;
@@ -222,7 +247,6 @@ impl Circle {
         sequence.store(2 * count + 1, Ordering::Relaxed);
         fence(Ordering::Release);
         mapping.long(self.port.shape(count)).store(parts.shape, Ordering::Relaxed);
-        let is_lent = u64::from(parts.is_lent());
         mapping.long(self.port.is_lent(count)).store(is_lent, Ordering::Relaxed);
         let slot = mapping.range_mut(self.port.numbers(count), SLOT_BYTES);
         let whole = parts.slice(chunk, 0, 1);
@@ -302,7 +326,7 @@ impl Circle {
     }
 
     /// Where everybody's contribution to a chunk lies.
-    fn contributions<'a>(&self, chunk: usize, lenders: &'a Lenders) -> Vec<Source<'a>> {
+    pub(super) fn contributions<'a>(&self, chunk: usize, lenders: &'a Lenders) -> Vec<Source<'a>> {
         let place = self.port.numbers(self.begun + chunk as u64);
         let slot = |(seat, view): (usize, &View)| match seat == self.me {
             true => Source::OWN,
@@ -314,7 +338,7 @@ impl Circle {
         self.views.iter().enumerate().map(slot).collect()
     }
 
-    fn await_posted(
+    pub(super) fn await_posted(
         &mut self,
         parts: &Parts<'_>,
         chunk: usize,

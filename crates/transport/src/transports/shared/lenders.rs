@@ -59,7 +59,7 @@ impl Circle {
     }
 
     /// Tells peers that this seat's numbers may change from now on.
-    fn withdraw(&self) {
+    pub(super) fn withdraw(&self) {
         let mapping = self.mine.mapping();
         for slot in 0..SLOTS as u64 {
             mapping.long(self.port.sequence(slot)).store(WITHDRAWN, Ordering::Relaxed);
@@ -82,30 +82,41 @@ impl Circle {
         Ok(Lenders { seats: seats? })
     }
 
-    /// Where a seat says that its parts lie: offsets that are taken from a peer, and so checked.
+    /// Where a seat says that its parts lie.
     fn lender(&self, view: &View, parts: &Parts<'_>) -> Result<Lender> {
-        let lost = || {
-            let what = format!("{} lends what is not in its heap", view.seat);
-            Fault::peer(Some(view.seat), what)
-        };
-        let heap = view.heap.as_ref().ok_or_else(lost)?;
-        let place = |at: usize, bytes: usize| match view.mapping.long(at).load(Ordering::Relaxed) {
-            0 => Ok(null()),
-            offset => {
-                let offset = usize::try_from(offset).map_err(|_| lost())?;
-                let end = offset.checked_add(bytes).filter(|&end| end <= heap.bytes());
-                match end.is_some() && offset >= heap::FIRST && offset.is_multiple_of(LINE) {
-                    true => Ok(heap.range(offset, bytes)),
-                    false => Err(lost()),
-                }
-            }
-        };
-        let mut lender = Lender::default();
-        for (part, bytes) in parts.lengths().enumerate() {
-            let (contribution, total) = self.port.lent(part);
-            lender.contributions.push(place(contribution, bytes)?);
-            lender.totals.push(place(total, bytes)?);
-        }
-        Ok(lender)
+        let lengths: Vec<usize> = parts.lengths().collect();
+        let totals = (0..lengths.len()).map(|part| self.port.lent(part).1);
+        let totals = places(view, totals.zip(lengths.iter().copied()))?;
+        Ok(Lender { contributions: self.lent_by(view, &lengths)?, totals })
     }
+
+    /// Where a seat says that its contributions to parts of such lengths lie; null for those that it does not lend.
+    pub(super) fn lent_by(&self, view: &View, lengths: &[usize]) -> Result<Vec<*const u8>> {
+        let contributions = (0..lengths.len()).map(|part| self.port.lent(part).0);
+        places(view, contributions.zip(lengths.iter().copied()))
+    }
+}
+
+/// Places in the heap of a seat, at offsets that it has written: they are taken from a peer, and so checked.
+fn places(
+    view: &View,
+    written: impl Iterator<Item = (usize, usize)>,
+) -> Result<Vec<*const u8>> {
+    let lost = || {
+        let what = format!("{} lends what is not in its heap", view.seat);
+        Fault::peer(Some(view.seat), what)
+    };
+    let heap = view.heap.as_ref().ok_or_else(lost)?;
+    let place = |(at, bytes): (usize, usize)| match view.mapping.long(at).load(Ordering::Relaxed) {
+        0 => Ok(null()),
+        offset => {
+            let offset = usize::try_from(offset).map_err(|_| lost())?;
+            let end = offset.checked_add(bytes).filter(|&end| end <= heap.bytes());
+            match end.is_some() && offset >= heap::FIRST && offset.is_multiple_of(LINE) {
+                true => Ok(heap.range(offset, bytes)),
+                false => Err(lost()),
+            }
+        }
+    };
+    written.map(place).collect()
 }

@@ -221,6 +221,17 @@ impl<'a> Parts<'a> {
         self
     }
 
+    /// The same sum, told apart by numbers that are summed elsewhere at the same time.
+    pub(super) fn beside(mut self, others: &[Numbers<'_>]) -> Parts<'a> {
+        let kind = |numbers: &Numbers<'_>| match numbers {
+            Numbers::F32(values) => (Kind::F32, values.len()),
+            Numbers::F64(values) => (Kind::F64, values.len()),
+            Numbers::I64(values) => (Kind::I64, values.len()),
+        };
+        self.shape = !(self.shape.rotate_left(1) ^ digest(others.iter().map(kind)));
+        self
+    }
+
     /// The order of a stretch that begins with this number, and where it ends.
     fn turn(&self, part: usize, number: usize) -> Option<&Turn> {
         let turns = self.turns.get(part)?;

@@ -1,8 +1,9 @@
 //! Laws of learners, checked with the reference driver on small data made here: the number of workers does
 //! not matter, the same run gives the same bits, a run can be resumed anywhere, an empty batch has the shape
-//! of a full one, owners may apply their rows alone, and predictions have the promised form.
+//! of a full one, owners may apply their rows alone, sums may come late, and predictions have the promised form.
 
 use super::learner_data::{Case, cases};
+use super::learner_late::sums_may_come_late;
 use super::{Verdict, ensure};
 use crate::drive::{Drive, Driven, Run, drive};
 use crate::graph;
@@ -82,6 +83,10 @@ fn check_case(learner: &dyn Learner, case: &Case, tolerance: f64) -> Verdict {
     for steps in [0, alone.steps / 2] {
         let scene = Scene::after(learner, case, steps).map_err(|fault| fault.to_string())?;
         empty_batches_have_the_shape_of_full_ones(learner, case, &scene)?;
+        if learner.sums_late() {
+            let update = scene.contribution(learner, &scene.dealer.everything())?;
+            sums_may_come_late(learner, (&scene.model, &update), &scene.moment)?;
+        }
         if learner.gives().contains(&Ability::RowWise) {
             owners_apply_their_rows_alone(learner, case, &scene)?;
         }

@@ -7,6 +7,7 @@ pub mod codec;
 pub mod gate;
 pub mod learner;
 mod learner_data;
+mod learner_late;
 pub mod plan;
 pub mod topology;
 mod variants;

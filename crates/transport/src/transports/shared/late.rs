@@ -212,3 +212,7 @@ impl LateSum<'_> {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "late_tests.rs"]
+mod tests;

@@ -105,8 +105,7 @@ impl SharedSum {
         }
         let is_large = |block: &&Block| numbers(block).is_large();
         let small: Vec<&Block> = update.blocks.iter().filter(|block| !is_large(block)).collect();
-        let mut told =
-            Update { blocks: small.iter().map(|&block| block.clone()).collect() };
+        let mut told = Update { blocks: small.iter().map(|&block| block.clone()).collect() };
         let large: Vec<Numbers<'_>> = update.blocks.iter().filter(is_large).map(numbers).collect();
         let sources: Vec<Numbers<'_>> = small.into_iter().map(numbers).collect();
         let mut targets: Vec<NumbersMut<'_>> = told.blocks.iter_mut().map(numbers_mut).collect();

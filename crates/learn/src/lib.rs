@@ -28,8 +28,8 @@ mod wires;
 pub use footprint::Footprint;
 pub use importance::permutation_importance;
 pub use learner::{
-    ACROSS, Appetite, DIVERGED, Facts, Grade, Late, Learner, Moment, Needs, Outcome, Place, Rebuilds,
-    Task, Work,
+    ACROSS, Appetite, DIVERGED, Facts, Grade, Late, Learner, Moment, Needs, Outcome, Place,
+    Rebuilds, Task, Work,
 };
 pub use learners::{BuildLearner, LEARNERS};
 pub use learners::{gaussian_mixture, k_means, matrix_factorisation};

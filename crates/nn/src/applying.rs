@@ -1,9 +1,9 @@
 //! The sum of a step's gradients becomes the next weights: of a sum that is there, or of one that is made where it is used, to
 //! the same bits.
 
+use crate::learner::COUNT;
 use crate::learner::Network;
 use crate::solver::f32s_mut;
-use crate::learner::COUNT;
 use crate::sums::LOSS;
 use crate::tracking::track;
 use starlings_core::{Block, Body, Model, Result, Rows, Update, Values};

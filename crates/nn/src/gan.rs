@@ -3,8 +3,8 @@
 //! one of the generator, whose loss is the non-saturating one of section 3. In each step all workers compute the same
 //! turn on their rows, and the noise of a row is drawn by shard, so that the number of workers does not matter.
 
-use crate::flow::{Flow, Form};
 use crate::applying::{Slopes, each_run};
+use crate::flow::{Flow, Form};
 use crate::learner::{append, squared};
 use crate::pass::{Lesson, Pass, Share, Weights, numbers, tensor};
 use crate::recipe::{Recipe, pieces};

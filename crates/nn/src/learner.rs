@@ -20,13 +20,12 @@ use crate::stack::Stack;
 use crate::stage::Parameter;
 use crate::sums::{Emission, LOSS, Sums, share_of_a_row};
 use starlings_core::{
-    Ability, Block, FEATURES, Fault, Graph, Model, Op, Result, Rng, Role, Tensor,
-    Update, Values,
+    Ability, Block, FEATURES, Fault, Graph, Model, Op, Result, Rng, Role, Tensor, Update, Values,
 };
 use starlings_data::{Batch, LabelNeed, Row, Schema, Slice};
 use starlings_learn::{
-    ACROSS, Appetite, DIVERGED, Facts, Footprint, Grade, Late, Learner, Moment, Outcome, Place, Samples,
-    Task, Work, refusals,
+    ACROSS, Appetite, DIVERGED, Facts, Footprint, Grade, Late, Learner, Moment, Outcome, Place,
+    Samples, Task, Work, refusals,
 };
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -356,7 +355,13 @@ impl Network {
     }
 
     /// Whether training is to end: the mean loss of a pass has not fallen for too long.
-    pub(crate) fn is_stale(&self, model: &mut Model, loss: f64, weight: f64, moment: &Moment) -> bool {
+    pub(crate) fn is_stale(
+        &self,
+        model: &mut Model,
+        loss: f64,
+        weight: f64,
+        moment: &Moment,
+    ) -> bool {
         let [pass, sum, total, best, bad] = model.f64_mut(STOPPING).as_mut_slice() else {
             unreachable!("five numbers")
         };

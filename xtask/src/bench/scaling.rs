@@ -16,10 +16,9 @@ use std::time::{Duration, Instant};
 
 /// Numbers that no cache holds, each thread.
 const FAR: usize = 1 << 25;
-/// Numbers that the first cache holds.
-const NEAR: usize = 1 << 11;
-/// Passes over them in a row: the sums are put together at the end, which must not count.
-const PASSES: usize = 1 << 8;
+/// Sums that are worked on at once, and terms of each.
+const SUMS: usize = 16;
+const TERMS: usize = 1 << 16;
 /// Weights of a network: with their gradients and velocities more than a core's own caches hold.
 const WEIGHTS: usize = 1 << 19;
 const ROUNDS: usize = 7;
@@ -68,15 +67,14 @@ impl Limits {
     /// Measures; the medians of a few rounds, in which one thread and two take turns.
     pub(super) fn measure() -> Limits {
         let far: Vec<f32> = vec![1.0; FAR];
-        let near: Vec<f32> = vec![1.0; NEAR];
         let read = || {
             black_box(sum(black_box(&far)));
         };
         // Long enough that starting threads does not count.
-        let (turns, passes) = (1_usize << 12, 256_usize);
+        let (turns, passes) = (1_usize << 7, 256_usize);
         let computed = || {
             for _ in 0..turns {
-                black_box(Arch::new().dispatch(Dot(black_box(&near))));
+                black_box(Arch::new().dispatch(Sums(black_box(0.5))));
             }
         };
         let stepped = || {
@@ -86,9 +84,10 @@ impl Limits {
             }
             black_box(weights);
         };
+        let lanes = Arch::new().dispatch(Lanes);
         Limits {
             bandwidth: rates((FAR * 4) as f64, &read),
-            arithmetic: rates((turns * PASSES * NEAR * 2) as f64, &computed),
+            arithmetic: rates((turns * TERMS * SUMS * lanes * 2) as f64, &computed),
             steps: rates(passes as f64 * WEIGHTS as f64 * STEP_BYTES, &stepped),
             exchange: exchange::rate(WEIGHTS, Duration::from_secs(1)),
         }
@@ -215,25 +214,34 @@ fn sum(values: &[f32]) -> f32 {
 
 /// Multiplications and additions with the widest vectors there are, which products of matrices are made of: a processor may
 /// run slower while several of its cores use them. Sixteen sums side by side, so that none waits for the one before: two
-/// additions a turn that take four turns each need eight.
-struct Dot<'a>(&'a [f32]);
+/// additions a turn that take four turns each need eight. All is in registers, as nearly all of a product's tile is.
+struct Sums(f32);
 
-impl WithSimd for Dot<'_> {
+impl WithSimd for Sums {
     type Output = f32;
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) -> f32 {
-        let mut sums = [simd.splat_f32s(0.0); 16];
-        // A factor in a register: a product of matrices loads less than one vector for each that it multiplies.
-        let factor = simd.splat_f32s(0.5);
-        for _ in 0..PASSES {
-            for chunk in S::as_simd_f32s(self.0).0.as_chunks::<16>().0 {
-                for (sum, &value) in sums.iter_mut().zip(chunk) {
-                    *sum = simd.mul_add_f32s(value, factor, *sum);
-                }
+        let (keep, add) = (simd.splat_f32s(self.0), simd.splat_f32s(1.0 - self.0));
+        let mut sums = [simd.splat_f32s(1.0); SUMS];
+        for _ in 0..TERMS {
+            for sum in &mut sums {
+                *sum = simd.mul_add_f32s(*sum, keep, add);
             }
         }
         sums.into_iter().map(|sum| simd.reduce_sum_f32s(sum)).sum()
+    }
+}
+
+/// Numbers of a vector.
+struct Lanes;
+
+impl WithSimd for Lanes {
+    type Output = usize;
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) -> usize {
+        S::F32_LANES
     }
 }
 
@@ -281,13 +289,5 @@ mod tests {
         assert_eq!((plain.allowed, plain.speedup), (2.0, 1.6));
         assert!((weighed.allowed - 2.0 / (0.5 + 1.4)).abs() < 1e-12, "{weighed:?}");
         assert_eq!((weighed.bound, weighed.speedup), ("arithmetic and weights", 1.6));
-    }
-}
-#[cfg(test)]
-mod look {
-    #[test]
-    #[ignore = "prints what this machine allows"]
-    fn limits() {
-        eprintln!("{}", super::Limits::measure().sentence());
     }
 }

@@ -8,6 +8,8 @@ use serde_json::Value;
 pub(super) enum Job {
     /// Mini-batches: the step is finished with the rows of those who are left; every row is used once a pass.
     Batches,
+    /// Mini-batches of a network with a large layer: of two workers each sums gradients where it uses them.
+    Network,
     /// Passes over all rows, folded shard by shard: the bits of an undisturbed run.
     Passes,
     /// Local steps: each goes on from its own model.
@@ -20,6 +22,7 @@ impl Job {
     pub(super) fn name(self) -> &'static str {
         match self {
             Job::Batches => "batches",
+            Job::Network => "network",
             Job::Passes => "passes",
             Job::Local => "local",
             Job::Topics => "topics",
@@ -29,7 +32,7 @@ impl Job {
     /// How a step of it ends when a member is lost.
     pub(super) fn completion(self) -> &'static str {
         match self {
-            Job::Batches => "reweigh",
+            Job::Batches | Job::Network => "reweigh",
             Job::Passes => "recompute",
             Job::Local => "continue",
             Job::Topics => "restore",
@@ -43,6 +46,11 @@ impl Job {
                 "[data]\ntrain = 'digits'\nlabel = 'class'\n\
                  [learner]\nname = 'logistic-regression'\nsolver = 'sgd'\nlearning_rate = 0.001\n\
                  [train]\nepochs = 20\nbatch = 32\nseed = 3\n"
+            }
+            Job::Network => {
+                "[data]\ntrain = 'digits'\nlabel = 'class'\n\
+                 [learner]\nname = 'mlp'\nhidden = [512]\nsolver = 'momentum'\nlearning_rate = 0.001\n\
+                 [train]\nepochs = 20\nbatch = 64\nseed = 3\n"
             }
             Job::Passes => {
                 "[data]\ntrain = 'synthetic://blobs?rows=1500&features=6&centers=12&seed=1'\n\
@@ -68,7 +76,7 @@ impl Job {
         match self {
             Job::Passes => "fold = 'reproducible'\n",
             Job::Local => "consistency = { name = 'local', steps = 4 }\n",
-            Job::Batches | Job::Topics => "",
+            Job::Batches | Job::Network | Job::Topics => "",
         }
     }
 
@@ -79,7 +87,7 @@ impl Job {
             if found == calm { Ok(()) } else { Err(format!("{key} is {found} and not {calm}")) }
         };
         match self {
-            Job::Batches => {
+            Job::Batches | Job::Network => {
                 let number = |report: &Value, key: &str| report[key].as_u64().unwrap_or(0);
                 let found = number(report, "samples") + number(report, "rows_left_out");
                 let due = number(calm, "samples");

@@ -36,6 +36,8 @@ pub(super) enum After {
     Restore,
     /// A job with mini-batches loses a worker.
     Owed,
+    /// A job of which two workers sum gradients where they use them.
+    Late,
     /// A job that folds shard by shard.
     Folds,
     /// A member is lost in the middle of a sum, so that some have its result and others do not.
@@ -65,6 +67,7 @@ pub(super) const POINTS: &[Point] = &[
     point("before-shared-sum", At::Worker, After::Nothing, 60),
     point("between-sums", At::Worker, After::Folds, 40),
     point("before-apply", At::Worker, After::Nothing, 60),
+    point("applied-late", At::Worker, After::Late, 60),
     point("after-apply", At::Worker, After::Nothing, 60),
     point("after-report", At::Worker, After::Nothing, 60),
     point("frame-before", At::Worker, After::Nothing, 200),

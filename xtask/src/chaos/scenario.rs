@@ -140,7 +140,7 @@ impl Scenario {
         let mut scenario = Scenario {
             seed,
             family,
-            job: chance.of(&[Job::Batches, Job::Passes, Job::Passes, Job::Local, Job::Topics]),
+            job: chance.of(&[Job::Batches, Job::Network, Job::Passes, Job::Local, Job::Topics]),
             workers: WORKERS[(seed / 10 % 4) as usize],
             topology: chance.of(&["ring", "tree", "halving-doubling"]),
             one_host: chance.percent(50),
@@ -180,6 +180,9 @@ impl Scenario {
         match point.after {
             After::Nothing => {}
             After::Folds => self.job = Job::Passes,
+            After::Late => {
+                (self.job, self.workers, self.one_host) = (Job::Network, 2, true);
+            }
             After::Checkpoints | After::Restore => self.job = Job::Topics,
             After::Owed => self.job = Job::Batches,
             After::Change | After::Join | After::Half => {}
@@ -434,7 +437,9 @@ mod tests {
             .map(|(armed, workers)| (armed.point.name, format!("{:?}", armed.point.at), workers))
             .collect();
         for point in POINTS.iter().filter(|point| point.at != At::Member) {
-            for workers in WORKERS {
+            // Late sums are of two.
+            let is_late = point.after == After::Late;
+            for workers in WORKERS.into_iter().filter(|&workers| !is_late || workers == 2) {
                 let wanted = (point.name, format!("{:?}", point.at), workers);
                 assert!(tried.contains(&wanted), "{wanted:?}");
             }

@@ -251,6 +251,7 @@ impl Replicated {
         };
         failpoint!("before-apply");
         let outcome = self.learner.apply_late(model, &late, moment);
+        failpoint!("applied-late");
         let votes = late.told().blocks.last().cloned();
         late.done()?;
         self.agree(votes);

@@ -98,10 +98,7 @@ impl Circle {
 }
 
 /// Places in the heap of a seat, at offsets that it has written: they are taken from a peer, and so checked.
-fn places(
-    view: &View,
-    written: impl Iterator<Item = (usize, usize)>,
-) -> Result<Vec<*const u8>> {
+fn places(view: &View, written: impl Iterator<Item = (usize, usize)>) -> Result<Vec<*const u8>> {
     let lost = || {
         let what = format!("{} lends what is not in its heap", view.seat);
         Fault::peer(Some(view.seat), what)

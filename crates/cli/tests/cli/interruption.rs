@@ -96,7 +96,7 @@ fn a_job_that_waits_for_workers_is_stopped_at_once() {
     train.event("waiting");
     let begun = Instant::now();
     train.signal("INT");
-    train.end().failed(130, &["stopped, as asked"]);
+    train.end().failed(130, &["stopped, as asked", "nothing was kept"]);
     assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
     anne.end().failed(130, &["stopped, as asked"]);
     coordinator.end().failed(130, &["stopped, as asked"]);
@@ -132,7 +132,8 @@ fn workers_that_wait_at_a_coordinator_that_is_stopped_were_interrupted() {
 fn a_stopped_job_without_checkpoints_ends_all_the_same() {
     for (launcher, signal) in [("threads", "TERM"), ("processes", "INT")] {
         let folder = tempdir().unwrap();
-        interrupted(folder.path(), ENDLESS, launcher, signal).failed(130, &["stopped"]);
+        let ended = interrupted(folder.path(), ENDLESS, launcher, signal);
+        ended.failed(130, &["stopped", "the job has no [checkpoint], so nothing was kept"]);
     }
 }
 

@@ -3,8 +3,8 @@
 
 use crate::flock::{await_members, coordinator};
 use crate::program::{Ended, Running, nothing_is_half_written, signal, starlings};
+use starlings::Deadline;
 use std::path::Path;
-use std::time::{Duration, Instant};
 use tempfile::tempdir;
 
 /// A job that goes on until someone stops it.
@@ -94,10 +94,10 @@ fn a_job_that_waits_for_workers_is_stopped_at_once() {
     let (coordinator, [anne, bert], mut train) = flock(folder.path());
     bert.signal("KILL");
     train.event("waiting");
-    let begun = Instant::now();
+    let by = Deadline::after_ms(10_000);
     train.signal("INT");
     train.end().failed(130, &["stopped, as asked", "nothing was kept"]);
-    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+    assert!(!by.passed(), "a polite end may take 30 s, this one has nothing to wait for");
     anne.end().failed(130, &["stopped, as asked"]);
     coordinator.end().failed(130, &["stopped, as asked"]);
 }

@@ -48,6 +48,7 @@ cargo xtask CHORE
            --minutes M      how long (60)
            --seed S         other mishaps
            --binary PATH    as above
+           --record         adds what was found to bench/soak.json
   bench    ours against named peers in the same run; writes bench/runs/DATE-MACHINE
            --setup          makes the peers' Python environment under target/peers, then stops; with --only some of its packages
            --python PATH    uses this Python instead

@@ -247,8 +247,12 @@ struct Desk {
     /// The fault that ended the job, told to its submitter after the survivors' last words.
     verdict: Option<(Fault, Deadline)>,
     end: Option<Result<()>>,
+    /// Who must act, once the job is over without success.
+    blame: Blame,
     /// Whether somebody has asked to stop: Ctrl-C in a terminal reaches this process and the one who submitted the job.
     asked_to_stop: bool,
+    /// Why the job is to end, once it is.
+    stopping: Option<String>,
     journal: Option<Journal>,
     /// Connections of members that were seated by a coordinator before this one.
     alias: BTreeMap<u64, u64>,
@@ -281,7 +285,9 @@ impl Desk {
             submitter: None,
             job: None,
             losses: Vec::new(),
+            blame: Blame::Peer(None),
             asked_to_stop: false,
+            stopping: None,
             hints: BTreeMap::new(),
             awaited: BTreeSet::new(),
             verdict: None,
@@ -320,19 +326,19 @@ impl Desk {
                 if self.job.is_none() {
                     let message = "the coordinator was stopped before a job came".to_string();
                     for id in self.connections.keys().copied().collect::<Vec<u64>>() {
-                        let message = message.clone();
-                        self.tell_worker(id, ToWorker::Abort { message, fault: None });
+                        let (blame, message) = (Blame::Interrupted, message.clone());
+                        self.tell_worker(id, ToWorker::Abort { blame, message, fault: None });
                     }
                     self.remember(&Record::Ended);
                     return Err(Fault::interrupted("stopped before a job came"));
                 }
                 self.stop_as_asked();
             }
+            self.stop_waiting();
             self.close_when_all_have_spoken();
             if self.missing.is_some_and(|by| by.passed()) {
                 self.missing = None;
-                let reason = "the one who submitted the job is gone".to_string();
-                self.feed(Happening::Stop { blame: Blame::Interrupted, reason });
+                self.stop("the one who submitted the job is gone");
             }
             // The result of a job is for whoever submitted it: it may return until its time is up.
             if self.missing.is_none()
@@ -348,7 +354,20 @@ impl Desk {
     /// Two who ask are one request; whoever is in a hurry ends its own process.
     fn stop_as_asked(&mut self) {
         if !std::mem::replace(&mut self.asked_to_stop, true) {
-            let reason = "stopped, as asked".to_string();
+            self.stop("stopped, as asked");
+        }
+    }
+
+    fn stop(&mut self, reason: &str) {
+        self.stopping.get_or_insert_with(|| reason.to_string());
+        self.feed(Happening::Stop { blame: Blame::Interrupted, reason: reason.to_string() });
+    }
+
+    /// A job that is to end and has too few workers has no step to finish: those who are left wait for others, and would until
+    /// their time to end politely is up.
+    fn stop_waiting(&mut self) {
+        if self.stopping.is_some() && self.membership.shortage(self.now()).is_some() {
+            let reason = self.stopping.take().expect("it was there");
             self.feed(Happening::Stop { blame: Blame::Interrupted, reason });
         }
     }
@@ -385,8 +404,7 @@ impl Desk {
                 self.connections.remove(&id);
                 self.awaited.remove(&id);
                 if self.submitter == Some(id) {
-                    let reason = "the one who submitted the job is gone".to_string();
-                    self.feed(Happening::Stop { blame: Blame::Interrupted, reason });
+                    self.stop("the one who submitted the job is gone");
                 }
                 self.feed(Happening::Left { member: MemberId(id) });
             }
@@ -495,8 +513,13 @@ impl Desk {
         }
     }
 
+    /// Milliseconds since it began.
+    fn now(&self) -> u64 {
+        self.begun.elapsed().as_millis() as u64
+    }
+
     fn feed(&mut self, happening: Happening) {
-        let now = self.begun.elapsed().as_millis() as u64;
+        let now = self.now();
         let mut commands = Vec::new();
         self.membership.on(now, happening, &mut commands);
         let records = self.membership.unwritten(&commands);
@@ -505,6 +528,12 @@ impl Desk {
         if !written && !self.membership.ended() {
             return;
         }
+        // Members are told of the end before it is, and who ended it is told with the end.
+        let ends = |command: &Command| match command {
+            Command::Abort { blame, .. } => Some(*blame),
+            _ => None,
+        };
+        self.blame = commands.iter().find_map(ends).unwrap_or(self.blame);
         for command in commands {
             self.obey(command);
         }
@@ -527,11 +556,11 @@ impl Desk {
                         ToWorker::LeftBehind { message }
                     }
                     Verdict::GivenUp { reason: message, returns: false } => {
-                        ToWorker::Abort { message, fault: None }
+                        ToWorker::Abort { blame: Blame::Peer(None), message, fault: None }
                     }
                     Verdict::Abort { reason } => {
                         self.awaited.insert(member.0);
-                        self.last_words(reason)
+                        self.last_words(self.blame, reason)
                     }
                 };
                 self.tell_worker(member.0, message);
@@ -547,7 +576,7 @@ impl Desk {
             }
             Command::Complete { stopped } => self.complete(stopped),
             Command::Abort { blame, reason } => {
-                self.last_word = Some(self.last_words(reason.clone()));
+                self.last_word = Some(self.last_words(blame, reason.clone()));
                 self.tell_why(blame, &reason);
                 let mut fault = Fault::new(blame, reason.clone());
                 if let Some(hint) = self.hints.get(&reason) {
@@ -560,9 +589,9 @@ impl Desk {
 
     /// What a member is told of a job that is over without success: why, and whose loss that was. A loss that the others survived
     /// is not why.
-    fn last_words(&self, message: String) -> ToWorker {
+    fn last_words(&self, blame: Blame, message: String) -> ToWorker {
         let fault = self.loss_in(&message);
-        ToWorker::Abort { message, fault }
+        ToWorker::Abort { blame, message, fault }
     }
 
     /// The loss with which the reason for an end begins.

@@ -13,7 +13,7 @@ use starlings_core::{Blame, Epoch, Event, Fault, FaultReport, JobId, Result, Sea
 use std::fmt;
 
 /// The version both sides must speak.
-pub const VERSION: u8 = 5;
+pub const VERSION: u8 = 6;
 
 /// Most bytes of a message in one part.
 pub const PART_BYTES: usize = 1 << 20;
@@ -141,6 +141,8 @@ pub enum ToWorker {
     Released,
     /// Stop at once: the job is over without success.
     Abort {
+        /// Who must act; [`Blame::Interrupted`] when a person asked.
+        blame: Blame,
         /// Why.
         message: String,
         /// Who failed, where known.

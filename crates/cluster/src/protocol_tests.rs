@@ -58,7 +58,11 @@ fn samples() -> Vec<Message> {
             part: PartInfo { name: "memory-1.safetensors".into(), length: 5, blake3: "00".into() },
         }),
         assignment(3, 4),
-        Message::ToWorker(ToWorker::Abort { message: "no".into(), fault: Some(fault.clone()) }),
+        Message::ToWorker(ToWorker::Abort {
+            blame: Blame::Interrupted,
+            message: "no".into(),
+            fault: Some(fault.clone()),
+        }),
         Message::ToWorker(ToWorker::Stop),
         Message::ToWorker(ToWorker::Done),
         Message::FromClient(FromClient::Submit {

@@ -140,6 +140,9 @@ fn contribute(learner: &dyn Learner, work: &mut Work<'_>) -> Result<()> {
     contributing(|| learner.contribute(work))
 }
 
+/// What whoever stops a job without checkpoints should know.
+pub(crate) const NOTHING_KEPT: &str = "the job has no [checkpoint], so nothing was kept";
+
 fn go_on_unless(stop: bool, step: Step, kept: Option<String>) -> Result<()> {
     if !stop {
         return Ok(());
@@ -149,6 +152,6 @@ fn go_on_unless(stop: bool, step: Step, kept: Option<String>) -> Result<()> {
         Some(path) => {
             fault.hint(format!("{path} is complete: the same command with --resume goes on"))
         }
-        None => fault.hint("the job has no [checkpoint], so nothing was kept"),
+        None => fault.hint(NOTHING_KEPT),
     })
 }

@@ -109,10 +109,13 @@ fn words(event: &Event) -> String {
 /// A fault in one line: who, where, in which phase, and who says so.
 fn fault_line(fault: &FaultReport) -> String {
     let who = match (&fault.rank, &fault.host) {
-        (Some(rank), Some(host)) => format!("{rank} on {host}: "),
-        (Some(rank), None) => format!("{rank}: "),
+        (Some(rank), Some(host)) => format!("{rank} on {host}"),
+        (Some(rank), None) => rank.to_string(),
         _ => String::new(),
     };
+    // What the coordinator tells of a loss begins with who was lost.
+    let is_named = who.is_empty() || fault.message.starts_with(&format!("{who} "));
+    let who = if is_named { String::new() } else { format!("{who}: ") };
     let seen = fault.seen_by.filter(|seen| Some(*seen) != fault.rank);
     let seen = seen.map(|seen| format!(" (seen by {seen})")).unwrap_or_default();
     format!("{who}{}{seen}", fault.message)
@@ -143,6 +146,10 @@ mod tests {
             "message":"merge of step 7: the link closed"}"#;
         let told = Plain::new().on(&from_line(line).unwrap()).unwrap();
         assert_eq!(told, "fault: rank 2 on b: merge of step 7: the link closed (seen by rank 0)");
+        let loss = "rank 2 on b (process 9) was lost in step 7, the merge: its connection closed";
+        let line = line.replace("merge of step 7: the link closed", loss);
+        let told = Plain::new().on(&from_line(&line).unwrap()).unwrap();
+        assert_eq!(told, format!("fault: {loss} (seen by rank 0)"));
     }
 
     #[test]

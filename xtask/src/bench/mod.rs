@@ -7,6 +7,7 @@ mod checkpoints;
 mod consistency_codec;
 mod exchange;
 mod factors;
+mod interval;
 mod learners;
 pub(crate) mod machine;
 mod memory;

@@ -106,7 +106,16 @@ pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<(), String> {
 pub(crate) fn soak(root: &Path, arguments: &[String]) -> Result<(), String> {
     let options = parse(arguments)?;
     let tools = tools(root, &options)?;
-    soak::run(root, &tools, options.seed, options.minutes.min(60.0))
+    let soaked = soak::run(&tools, options.seed, options.minutes.min(60.0))?;
+    keep_soak(root, &options, &soaked)
+}
+
+/// One that was short, or only tried, proves nothing: it is kept where that is asked for.
+fn keep_soak(root: &Path, options: &Options, soaked: &Value) -> Result<(), String> {
+    if options.is_recorded {
+        sheet::add(&root.join("bench/soak.json"), soaked)?;
+    }
+    Ok(())
 }
 
 fn parse(arguments: &[String]) -> Result<Options, String> {
@@ -164,21 +173,23 @@ fn next_scenario(options: &Options, next: &AtomicU64) -> Option<Scenario> {
 fn tools(root: &Path, options: &Options) -> Result<Tools, String> {
     let folder = std::env::temp_dir().join(format!("starlings-chaos-{}", std::process::id()));
     std::fs::create_dir_all(&folder).map_err(|why| format!("{}: {why}", folder.display()))?;
+    let mut tools = Tools { starlings: PathBuf::new(), named_sums: None, folder };
     if let Some(binary) = &options.binary {
         let binary = binary.canonicalize().map_err(|why| format!("{}: {why}", binary.display()))?;
         let named_sums = binary.parent().map(|folder| folder.join("examples/named_sums"));
-        let named_sums = named_sums.filter(|path| path.exists());
-        return Ok(Tools { starlings: binary, named_sums, folder });
+        (tools.starlings, tools.named_sums) = (binary, named_sums.filter(|path| path.exists()));
+        return Ok(tools);
     }
     let wrapper = compiler_with(root, "failpoints")?;
     let [starlings, named_sums] = build(root, &wrapper)?;
     // An ordinary build takes the same place: what is tried must be what was built.
     let keep = |path: &Path| {
-        let kept = folder.join(path.file_name().unwrap_or_default());
+        let kept = tools.folder.join(path.file_name().unwrap_or_default());
         std::fs::copy(path, &kept).map(|_| kept).map_err(|why| format!("{}: {why}", path.display()))
     };
-    let (starlings, named_sums) = (keep(&starlings)?, Some(keep(&named_sums)?));
-    Ok(Tools { starlings, named_sums, folder })
+    let (starlings, named_sums) = (keep(&starlings)?, keep(&named_sums)?);
+    (tools.starlings, tools.named_sums) = (starlings, Some(named_sums));
+    Ok(tools)
 }
 
 /// Both in one command: alone the example would want other features of other people's crates, and a build of its own.
@@ -279,6 +290,33 @@ fn one(tools: &Tools, scenario: &Scenario, calm: &Calm, is_alone: bool) -> Resul
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn tools_leave_nothing_behind() {
+        let binary = std::env::current_exe().unwrap();
+        let mut options = parse(&[]).unwrap();
+        options.binary = Some(binary.clone());
+        let tools = tools(Path::new("."), &options).unwrap();
+        let folder = tools.folder.clone();
+        std::fs::write(folder.join("starlings"), "a copy").unwrap();
+        drop(tools);
+        assert!(!folder.exists() && binary.exists());
+    }
+
+    #[test]
+    fn a_soak_is_recorded_only_where_that_is_asked_for() {
+        let root = std::env::temp_dir().join(format!("starlings-soak-{}", std::process::id()));
+        std::fs::create_dir_all(root.join("bench")).unwrap();
+        let kept = |words: &[&str]| {
+            let options = parse(&words.iter().map(|word| word.to_string()).collect::<Vec<_>>());
+            keep_soak(&root, &options.unwrap(), &Value::from(7)).unwrap();
+            std::fs::read_to_string(root.join("bench/soak.json")).unwrap_or_default()
+        };
+        assert_eq!(kept(&["--minutes", "1"]), "");
+        assert_eq!(kept(&["--record"]), "[\n  7\n]\n");
+        assert_eq!(kept(&["--record"]), "[\n  7,\n  7\n]\n");
+        std::fs::remove_dir_all(&root).unwrap();
+    }
 
     #[test]
     fn flags_are_read_and_unknown_ones_refused() {

@@ -24,7 +24,14 @@ const NEWCOMER_PATIENCE: &str = "10";
 pub(super) struct Tools {
     pub(super) starlings: PathBuf,
     pub(super) named_sums: Option<PathBuf>,
+    /// What is theirs alone: it goes with them, binaries and all.
     pub(super) folder: PathBuf,
+}
+
+impl Drop for Tools {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
 }
 
 /// A worker of a run, by the place in which it was started.

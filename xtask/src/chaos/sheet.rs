@@ -88,20 +88,23 @@ pub(super) fn quantiles(mut seconds: Vec<f64>) -> Value {
 
 /// Adds a campaign to the record and writes its page.
 pub(super) fn record(root: &Path, campaign: &Value) -> Result<(), String> {
-    let path = root.join("bench/chaos.json");
-    let mut all: Vec<Value> = match std::fs::read_to_string(&path) {
-        Ok(text) => {
-            serde_json::from_str(&text).map_err(|why| format!("{}: {why}", path.display()))?
-        }
+    let all = add(&root.join("bench/chaos.json"), campaign)?;
+    let name = "bench/chaos.md";
+    std::fs::write(root.join(name), page(&all)).map_err(|why| format!("{name}: {why}"))
+}
+
+/// Adds a line to a record, and gives all of them.
+pub(super) fn add(path: &Path, line: &Value) -> Result<Vec<Value>, String> {
+    let failed = |why: &dyn std::fmt::Display| format!("{}: {why}", path.display());
+    let mut all: Vec<Value> = match std::fs::read_to_string(path) {
+        Ok(text) => serde_json::from_str(&text).map_err(|why| failed(&why))?,
         Err(_) => Vec::new(),
     };
-    all.push(campaign.clone());
-    let lines: Vec<String> = all.iter().map(|campaign| format!("  {campaign}")).collect();
-    let write = |name: &str, text: String| {
-        std::fs::write(root.join(name), text).map_err(|why| format!("{name}: {why}"))
-    };
-    write("bench/chaos.json", format!("[\n{}\n]\n", lines.join(",\n")))?;
-    write("bench/chaos.md", page(&all))
+    all.push(line.clone());
+    let lines: Vec<String> = all.iter().map(|line| format!("  {line}")).collect();
+    let text = format!("[\n{}\n]\n", lines.join(",\n"));
+    std::fs::write(path, text).map_err(|why| failed(&why))?;
+    Ok(all)
 }
 
 /// For people: all campaigns together, then the last one.

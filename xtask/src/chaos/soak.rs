@@ -25,8 +25,8 @@ const JOB: &str = "[data]\ntrain = 'synthetic://blobs?rows=6000&features=8&cente
     [learner]\nname = 'gaussian-mixture'\ncomponents = 12\ntolerance = 0.0\n\
     [train]\nseed = 3\nshards = 12\n[cluster]\nfold = 'reproducible'\nticket = 'starlings.ticket'\n";
 
-/// Runs the soak and records it.
-pub(super) fn run(root: &Path, tools: &Tools, seed: u64, minutes: f64) -> Result<(), String> {
+/// Runs the soak and gives its record.
+pub(super) fn run(tools: &Tools, seed: u64, minutes: f64) -> Result<Value, String> {
     let folder = tools.folder.join("soak");
     std::fs::create_dir_all(&folder).map_err(|why| why.to_string())?;
     let write = |name: &str, text: String| {
@@ -69,13 +69,10 @@ pub(super) fn run(root: &Path, tools: &Tools, seed: u64, minutes: f64) -> Result
             return Err(format!("{name} has more than it began with"));
         }
     }
-    record(
-        root,
-        &json!({
-            "machine": machine::describe(None).json(), "minutes": minutes, "seed": seed, "deeds": counts,
-            "iterations": found.len(), "compared": compared, "before": before, "after": after,
-        }),
-    )
+    Ok(json!({
+        "machine": machine::describe(None).json(), "minutes": minutes, "seed": seed, "deeds": counts,
+        "iterations": found.len(), "compared": compared, "before": before, "after": after,
+    }))
 }
 
 /// The same job alone, not for as long.
@@ -261,16 +258,6 @@ impl<'a> Herd<'a> {
         self.coordinator.wait(by);
         if polite { Ok(parse(&self.train)) } else { Err(self.train.last_words()) }
     }
-}
-
-/// Adds a soak to `bench/soak.json`.
-fn record(root: &Path, soak: &Value) -> Result<(), String> {
-    let path = root.join("bench/soak.json");
-    let text = std::fs::read_to_string(&path).unwrap_or_else(|_| "[]".to_string());
-    let mut all: Vec<Value> = serde_json::from_str(&text).map_err(|why| why.to_string())?;
-    all.push(soak.clone());
-    let lines: Vec<String> = all.iter().map(|soak| format!("  {soak}")).collect();
-    std::fs::write(&path, format!("[\n{}\n]\n", lines.join(",\n"))).map_err(|why| why.to_string())
 }
 
 #[cfg(test)]

@@ -86,12 +86,26 @@ fn heading(job: u64, status: &Status) -> String {
             it.have, it.want
         )
     });
-    format!("job {job:016x} on {running} workers{changes}{patience}\n{waiting}")
+    let workers = if running == 1 { "worker" } else { "workers" };
+    format!("job {job:016x} on {running} {workers}{changes}{patience}\n{waiting}")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_worker_is_one_worker() {
+        let member = |standing: &str| MemberStatus {
+            standing: standing.to_string(),
+            ..MemberStatus::default()
+        };
+        let (running, dead) = (member("running"), member("dead"));
+        let status = |members: Vec<MemberStatus>| Status { members, ..Status::default() };
+        let told = |members| heading(0, &status(members));
+        assert!(told(vec![running.clone(), dead]).contains("on 1 worker\n"));
+        assert!(told(vec![running.clone(), running]).contains("on 2 workers\n"));
+    }
 
     #[test]
     fn one_that_answers_and_does_not_advance_is_shown_with_its_deadline() {

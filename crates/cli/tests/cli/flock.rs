@@ -243,7 +243,7 @@ fn too_few_workers_wait_for_another_one() {
 #[test]
 fn another_coordinator_takes_over_from_one_that_was_killed() {
     const JOB: &str = "[data]\ntrain = 'digits'\nlabel = 'class'\n\
-        [learner]\nname = 'logistic-regression'\nmax_iterations = 2500\ntolerance = 0.0\n\
+        [learner]\nname = 'logistic-regression'\nmax_iterations = 6000\ntolerance = 0.0\n\
         [cluster]\nlauncher = 'flock'\nworkers = 2\nticket = 'starlings.ticket'\n";
     for (lose_worker, flags) in [(false, &["--tls"][..]), (true, &[])] {
         let folder = tempdir().unwrap();

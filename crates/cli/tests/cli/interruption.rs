@@ -1,7 +1,9 @@
 //! Ctrl-C and SIGTERM: the step in progress ends, a checkpoint is written if wanted, nothing is half-written,
 //! and the way to go on is shown.
 
+use crate::flock::{await_members, coordinator};
 use crate::program::{Ended, Running, nothing_is_half_written, signal, starlings};
+use starlings::Deadline;
 use std::path::Path;
 use tempfile::tempdir;
 
@@ -70,11 +72,68 @@ fn a_job_whose_workers_hear_ctrl_c_too_is_stopped_once() {
     assert!(told.iter().all(|it| it["event"] != "fault" && it["event"] != "regrouped"), "{told:?}");
 }
 
+/// A flock of two that trains until somebody ends it: the coordinator, the workers and the one who submitted the job.
+fn flock(folder: &Path) -> (Running, [Running; 2], Running) {
+    let job = ENDLESS.replace(
+        "workers = 2\n",
+        "workers = { min = 2, max = 2 }\nlauncher = 'flock'\nticket = 'starlings.ticket'\n",
+    );
+    std::fs::write(folder.join("job.toml"), job).unwrap();
+    let (coordinator, address) = coordinator(folder, &[]);
+    let join = |host| Running::start(folder, &["worker", "--join", &address, "--host", host]);
+    let workers = [join("anne"), join("bert")];
+    let at = format!("cluster.coordinator={address}");
+    let mut train = Running::start(folder, &["train", "job.toml", "--json", "--set", &at]);
+    train.event("step");
+    (coordinator, workers, train)
+}
+
+#[test]
+fn a_job_that_waits_for_workers_is_stopped_at_once() {
+    let folder = tempdir().unwrap();
+    let (coordinator, [anne, bert], mut train) = flock(folder.path());
+    bert.signal("KILL");
+    train.event("waiting");
+    let by = Deadline::after_ms(10_000);
+    train.signal("INT");
+    train.end().failed(130, &["stopped, as asked", "nothing was kept"]);
+    assert!(!by.passed(), "a polite end may take 30 s, this one has nothing to wait for");
+    anne.end().failed(130, &["stopped, as asked"]);
+    coordinator.end().failed(130, &["stopped, as asked"]);
+}
+
+/// Who is in a hurry asks twice. Nothing has failed: a worker that cannot finish its step any more was interrupted, too.
+#[test]
+fn workers_of_a_job_that_is_stopped_twice_were_interrupted() {
+    let folder = tempdir().unwrap();
+    let (_coordinator, [anne, bert], train) = flock(folder.path());
+    // The step in progress cannot be finished, or the first request would do.
+    bert.signal("STOP");
+    train.signal("INT");
+    train.signal("TERM");
+    assert_eq!(train.end().code, None, "it was ended at once");
+    let anne = anne.end();
+    bert.signal("KILL");
+    anne.failed(130, &["the one who submitted the job is gone"]);
+}
+
+#[test]
+fn workers_that_wait_at_a_coordinator_that_is_stopped_were_interrupted() {
+    let folder = tempdir().unwrap();
+    let (coordinator, address) = coordinator(folder.path(), &[]);
+    let anne = Running::start(folder.path(), &["worker", "--join", &address, "--host", "anne"]);
+    await_members(folder.path(), &address, 1);
+    coordinator.signal("INT");
+    anne.end().failed(130, &["the coordinator was stopped before a job came"]);
+    coordinator.end().failed(130, &["stopped before a job came"]);
+}
+
 #[test]
 fn a_stopped_job_without_checkpoints_ends_all_the_same() {
     for (launcher, signal) in [("threads", "TERM"), ("processes", "INT")] {
         let folder = tempdir().unwrap();
-        interrupted(folder.path(), ENDLESS, launcher, signal).failed(130, &["stopped"]);
+        let ended = interrupted(folder.path(), ENDLESS, launcher, signal);
+        ended.failed(130, &["stopped", "the job has no [checkpoint], so nothing was kept"]);
     }
 }
 

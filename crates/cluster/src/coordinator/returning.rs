@@ -33,7 +33,7 @@ impl Desk {
             (Some(Ending::Stopped { reason }), _) => self.complete(Some(reason)),
             (Some(Ending::GivenUp { blame, reason }), _) => {
                 self.verdict = Some((Fault::new(blame, reason.clone()), Deadline::after_ms(0)));
-                self.last_word = Some(self.last_words(reason));
+                self.last_word = Some(self.last_words(blame, reason));
             }
             (None, Some(last)) => self.membership = Membership::resumed(options, 0, wish, last),
             (None, None) => self.feed(Happening::Submit(wish)),
@@ -123,7 +123,7 @@ impl Desk {
         for message in std::mem::take(&mut self.kept) {
             self.tell_client(id, message, within_ms);
         }
-        let now = self.begun.elapsed().as_millis() as u64;
+        let now = self.now();
         if let Some(shortage) = self.membership.shortage(now) {
             self.tell_event(&waiting(shortage));
         }

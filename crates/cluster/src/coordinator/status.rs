@@ -8,7 +8,7 @@ use starlings_core::Epoch;
 impl Desk {
     /// What whoever asks is told.
     pub(super) fn status(&self) -> Status {
-        let now = self.begun.elapsed().as_millis() as u64;
+        let now = self.now();
         let lobby = self.membership.lobby().iter().map(|info| MemberStatus {
             seat: None,
             host: info.host.clone(),

@@ -15,8 +15,43 @@ fn heard(reason: &str) -> Option<FaultReport> {
     [1, 2].into_iter().for_each(|rank| desk.obey(Command::Fault(loss(rank))));
     desk.obey(Command::Abort { blame: Blame::Peer(None), reason: reason.to_string() });
     match desk.last_word {
-        Some(ToWorker::Abort { message, fault }) if message == reason => fault,
+        Some(ToWorker::Abort { message, fault, .. }) if message == reason => fault,
         other => panic!("{other:?}"),
+    }
+}
+
+/// A coordinator whose job needs so many workers, and has them.
+fn at_work(workers: u32) -> Desk {
+    let mut desk = Desk::new(Ticket::random().unwrap(), None, Options::default());
+    let wish = Wish { least: Some(workers), ..Wish::fixed(workers) };
+    desk.job = Some((String::new(), wish.clone(), None));
+    desk.feed(Happening::Submit(wish));
+    for at in 1..=workers {
+        let (host, address) = ("h".to_string(), format!("127.0.0.1:{at}"));
+        desk.feed(Happening::Joined { member: MemberId(at.into()), host, pid: at, address });
+    }
+    desk
+}
+
+#[test]
+fn a_job_that_waits_for_workers_is_not_waited_for_when_it_is_to_end() {
+    for is_asked_first in [true, false] {
+        let mut desk = at_work(2);
+        if is_asked_first {
+            desk.stop_as_asked();
+        }
+        desk.stop_waiting();
+        assert!(!desk.membership.ended(), "its workers may finish their step");
+        desk.feed(Happening::Leave { member: MemberId(2) });
+        assert!(desk.membership.shortage(desk.now()).is_some());
+        desk.stop_waiting();
+        assert_eq!(desk.membership.ended(), is_asked_first, "others may come");
+        desk.stop_as_asked();
+        desk.stop_waiting();
+        assert!(desk.membership.ended());
+        let is_interruption =
+            |word: &ToWorker| matches!(word, ToWorker::Abort { blame: Blame::Interrupted, .. });
+        assert!(desk.last_word.as_ref().is_some_and(is_interruption), "{:?}", desk.last_word);
     }
 }
 
@@ -73,12 +108,7 @@ fn whoever_returns_to_the_next_coordinator_is_told_of_every_loss_that_was_writte
 
 #[test]
 fn two_who_ask_a_job_to_stop_are_one_request() {
-    let mut desk = Desk::new(Ticket::random().unwrap(), None, Options::default());
-    let wish = Wish { least: Some(1), ..Wish::fixed(1) };
-    desk.job = Some((String::new(), wish.clone(), None));
-    desk.feed(Happening::Submit(wish));
-    let (host, address) = ("h".to_string(), "127.0.0.1:1".to_string());
-    desk.feed(Happening::Joined { member: MemberId(1), host, pid: 1, address });
+    let mut desk = at_work(1);
     desk.client_said(9, FromClient::Stop);
     desk.stop_as_asked();
     assert!(!desk.membership.ended(), "its worker may finish its step");

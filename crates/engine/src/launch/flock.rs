@@ -9,6 +9,7 @@ use crate::node::{Order, unpack};
 use crate::placement::held;
 use crate::recovery::Completion;
 use crate::train::{Task, Trained};
+use crate::worker::NOTHING_KEPT;
 use starlings_cluster::bytes::Bytes;
 use starlings_cluster::control::Control;
 use starlings_cluster::membership::Wish;
@@ -308,6 +309,9 @@ impl Client<'_> {
         match (&self.newest, fault.blame()) {
             (Some(path), Blame::Interrupted) => {
                 fault.hint(format!("{path} is complete: the same command with --resume goes on"))
+            }
+            (None, Blame::Interrupted) if self.task.job.checkpoint.is_none() => {
+                fault.hint(NOTHING_KEPT)
             }
             _ => fault,
         }

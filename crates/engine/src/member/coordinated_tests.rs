@@ -198,7 +198,8 @@ fn a_newcomer_knows_its_seat_and_the_hosts_of_its_newest_lineup() {
         while member.seats().is_none() && !by.passed() {
             std::thread::sleep(Duration::from_millis(5));
         }
-        say(&control, ToWorker::Abort { message: "over".to_string(), fault: None });
+        let blame = Blame::Peer(None);
+        say(&control, ToWorker::Abort { blame, message: "over".to_string(), fault: None });
         member
     });
     assert_eq!(member.seats(), Some((Seat(1), vec!["anne".to_string(), "here".to_string()])));

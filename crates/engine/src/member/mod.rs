@@ -426,8 +426,10 @@ fn assigned(line: &Line, options: &JoinOptions) -> Result<(Assignment, bool)> {
         match received {
             Some(Message::ToWorker(ToWorker::Assign(given))) => return Ok((*given, false)),
             Some(Message::ToWorker(ToWorker::Prepare(given))) => return Ok((*given, true)),
-            Some(Message::ToWorker(ToWorker::Abort { message, .. }))
-            | Some(Message::ToWorker(ToWorker::LeftBehind { message })) => {
+            Some(Message::ToWorker(ToWorker::Abort { blame, message, .. })) => {
+                return Err(over(blame, None, message));
+            }
+            Some(Message::ToWorker(ToWorker::LeftBehind { message })) => {
                 return Err(Fault::peer(None, message));
             }
             Some(Message::ToWorker(ToWorker::Done | ToWorker::Stop)) => return Err(too_late()),
@@ -521,8 +523,8 @@ fn start_hearing(line: &Arc<Line>, orders: &Arc<Orders>, stop: &Stop) -> Result<
                 Ok(Some(Message::ToWorker(ToWorker::LeftBehind { message }))) => {
                     orders.leave_behind(Fault::peer(None, message));
                 }
-                Ok(Some(Message::ToWorker(ToWorker::Abort { message, fault }))) => {
-                    orders.abort(Fault::peer(fault.and_then(|fault| fault.rank), message));
+                Ok(Some(Message::ToWorker(ToWorker::Abort { blame, message, fault }))) => {
+                    orders.abort(over(blame, fault.and_then(|fault| fault.rank), message));
                 }
                 Ok(Some(_)) => {}
                 // Nobody is there to be told anything any more.
@@ -539,6 +541,14 @@ fn start_hearing(line: &Arc<Line>, orders: &Arc<Orders>, stop: &Stop) -> Result<
         }
     };
     Ok(std::thread::Builder::new().name("orders".to_string()).spawn(hear)?)
+}
+
+/// The job is over without success. To its members that is the flock's failure, whoever must act, but where a person asked for it.
+fn over(blame: Blame, lost: Option<Seat>, message: String) -> Fault {
+    match blame {
+        Blame::Interrupted => Fault::interrupted(message),
+        _ => Fault::peer(lost, message),
+    }
 }
 
 /// What a member says that was asked to leave while nobody coordinated.

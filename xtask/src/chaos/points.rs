@@ -115,13 +115,13 @@ pub(super) const POINTS: &[Point] = &[
     point("rename-after", At::Worker, After::Checkpoints, 6),
     point("manifest-before", At::First, After::Checkpoints, 4),
     point("manifest-after", At::First, After::Checkpoints, 4),
-    // The coordinator. Its first record is the job: before that there is nothing to go on with.
+    // The coordinator. Before its first record nobody knows of it, before the second there is no job.
     point("submitted", At::Coordinator, After::Nothing, 1),
     point("assigning", At::Coordinator, After::Nothing, 2),
-    point("journal-synced", At::Coordinator, After::Nothing, 2),
-    point("journal-before", At::Coordinator, After::Change, 3),
-    point("journal-written", At::Coordinator, After::Change, 3),
-    point("journal-synced", At::Coordinator, After::Change, 3),
+    point("journal-synced", At::Coordinator, After::Nothing, 3),
+    point("journal-before", At::Coordinator, After::Change, 4),
+    point("journal-written", At::Coordinator, After::Change, 4),
+    point("journal-synced", At::Coordinator, After::Change, 4),
     point("announcing", At::Coordinator, After::Change, 2),
     point("announced", At::Coordinator, After::Change, 1),
     point("model-received", At::Coordinator, After::Nothing, 1),

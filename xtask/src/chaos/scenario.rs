@@ -224,9 +224,10 @@ impl Scenario {
             _ => Action::Kill,
         };
         let least = match (point.name, point.after) {
-            // The first record is the job, the second the first epoch.
-            ("journal-before" | "journal-written", _) => 2,
-            ("journal-synced", After::Change) => 3,
+            // The first record is made before anybody is told where to call, the second is the job, the third the first epoch.
+            ("journal-before" | "journal-written", _) => 3,
+            ("journal-synced", After::Change) => 4,
+            ("journal-synced", _) => 2,
             _ => 1,
         };
         // Chunks travel between hosts only, and memory is shared on one only.

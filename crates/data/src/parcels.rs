@@ -206,10 +206,11 @@ impl Holding {
                 return Err(astray());
             }
         }
-        let mut stack = Stack::new(self.table.width(), room);
         let mut starts = BTreeMap::new();
         let mut keep = keep.to_vec();
         keep.sort_unstable();
+        let rows = keep.iter().map(|&shard| self.shard_rows(shard)).sum();
+        let mut stack = Stack::new(self.table.width(), rows, room);
         for shard in keep {
             starts.insert(shard, stack.rows as usize);
             let mut next = 0;
@@ -241,15 +242,18 @@ struct Stack<'a> {
     pile: Pile<'a>,
     width: usize,
     rows: u64,
+    /// How many it will be.
+    rows_in_all: u64,
     labels: Vec<f32>,
     weights: Vec<f32>,
     groups: Vec<u32>,
 }
 
 impl<'a> Stack<'a> {
-    fn new(width: usize, room: Option<&'a Room>) -> Stack<'a> {
+    fn new(width: usize, rows_in_all: u64, room: Option<&'a Room>) -> Stack<'a> {
         let (labels, weights, groups) = (Vec::new(), Vec::new(), Vec::new());
-        Stack { pile: Pile::new(width, room), width, rows: 0, labels, weights, groups }
+        let pile = Pile::new(width, room);
+        Stack { pile, width, rows: 0, rows_in_all, labels, weights, groups }
     }
 
     fn put(&mut self, parcel: Parcel) -> Result<()> {
@@ -272,7 +276,12 @@ impl<'a> Stack<'a> {
         if width != self.width || !is_like || !(is_first || self.pile.is_like(&parcel.features)) {
             return Err(Fault::peer(None, "a worker sent rows of another kind"));
         }
-        self.pile.add(parcel.rows as usize, parcel.features)
+        self.pile.add(parcel.rows as usize, parcel.features)?;
+        // Only the first says what kind of rows they are.
+        if is_first {
+            self.pile.reserve(self.rows_in_all.saturating_sub(self.rows) as usize);
+        }
+        Ok(())
     }
 
     fn finish(self, before: &Table) -> Result<Table> {

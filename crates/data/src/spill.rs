@@ -102,6 +102,19 @@ impl<'a> Pile<'a> {
         }
     }
 
+    /// So many more rows are coming: dense ones get their place at once where there is room. A vector that grows as it is
+    /// filled would be moved again and again, each time into memory that nobody has touched yet.
+    pub(crate) fn reserve(&mut self, rows: usize) {
+        let here = bytes(&self.features);
+        if let Features::Dense { width, values } = &mut self.features {
+            let numbers = rows.saturating_mul(*width);
+            let whole = here.saturating_add((numbers as u64).saturating_mul(4));
+            if self.spilt.is_none() && self.room.is_none_or(|room| room.holds(whole)) {
+                values.reserve_exact(numbers);
+            }
+        }
+    }
+
     pub(crate) fn rows(&self) -> usize {
         self.rows
     }
@@ -242,5 +255,26 @@ mod tests {
         let mut pile = Pile::new(2, Some(&room));
         let fault = pile.add(63, dense(0, 63)).unwrap_err();
         assert!(fault.message().contains("/nonexistent"), "{fault}");
+    }
+
+    #[test]
+    fn rows_that_were_announced_are_put_down_once_and_only_where_there_is_room() {
+        let reserved = |room: Option<&Room>| {
+            let mut pile = Pile::new(2, room);
+            pile.add(1, dense(0, 1)).unwrap();
+            pile.reserve(61);
+            let place = |pile: &Pile<'_>| match &pile.features {
+                Features::Dense { values, .. } => (values.capacity(), values.as_ptr()),
+                Features::Sparse { .. } => panic!("rows are dense"),
+            };
+            let first = place(&pile);
+            (1..62).for_each(|row| pile.add(1, dense(row, 1)).unwrap());
+            (first.0, first == place(&pile))
+        };
+        let (fits, tight) =
+            (Room::new(1_000, "/nonexistent".into()), Room::new(900, std::env::temp_dir()));
+        assert_eq!(reserved(None), (124, true));
+        assert_eq!(reserved(Some(&fits)), (124, true));
+        assert!(reserved(Some(&tight)).0 < 124, "it will lie in a file");
     }
 }

@@ -6,6 +6,9 @@
 //! With speeds sᵢ a step takes at least n/Σsᵢ for n rows; with whole shards the slowest worker takes at most one
 //! shard's time more.
 
+mod speeds;
+
+use self::speeds::{APART_MAX, Speed, Speeds};
 use crate::net::{Arrival, Net};
 use crate::walk::Walk;
 use starlings_core::{Deadline, Event, Fault, Result, Seat, Shard, Step};
@@ -22,12 +25,6 @@ const MOVING: u8 = 12;
 /// The kind of a message with rows of shards that move.
 const ROWS: u8 = 17;
 
-/// A new deal must shorten the step by this share, or nothing moves.
-const GAIN: f64 = 0.05;
-/// Speeds of mini-batches are first compared after so many steps.
-const FIRST: u64 = 4;
-/// Each comparison is twice as far from the one before, up to so many steps: speeds that keep changing are noise.
-const APART_MAX: u64 = 64;
 /// Whether all have their rows is asked about this often, in seconds, and at most every so many steps.
 const ASK_SECONDS: f64 = 0.02;
 /// So near the end nothing moves any more.
@@ -69,20 +66,15 @@ pub struct Redeal {
     /// Who has each shard.
     holders: Vec<Seat>,
     patience: Duration,
-    seconds: f64,
-    rows: u64,
-    steps: u64,
-    /// Steps done when the next comparison or question is due.
-    due: u64,
-    /// Steps from one comparison to the next.
-    apart: u64,
+    speeds: Speeds,
     coming: Option<Coming>,
 }
 
 /// A deal whose rows are on their way.
 struct Coming {
     holders: Vec<Seat>,
-    /// Steps from one question to the next.
+    /// Steps done when it is next asked whether all have their rows, and from one question to the next.
+    due: u64,
     apart: u64,
     rows: JoinHandle<Result<Holding>>,
 }
@@ -96,23 +88,13 @@ impl Redeal {
         holders: Vec<Seat>,
         (appetite, done, patience): (Appetite, u64, Duration),
     ) -> Redeal {
-        let apart = match appetite {
-            Appetite::Passes => 1,
-            Appetite::Batches => FIRST,
-        };
-        let (seconds, rows, steps, due) = (0.0, 0, 0, done + apart);
-        Redeal { loader, net, holders, patience, seconds, rows, steps, due, apart, coming: None }
+        let speeds = Speeds::new(appetite, done);
+        Redeal { loader, net, holders, patience, speeds, coming: None }
     }
 
     /// This worker has computed a contribution from so many rows.
     pub fn computed(&mut self, rows: u64, seconds: f64) {
-        // The first step after a beginning or a change is not counted where there are others: its memory is fresh.
-        if self.steps == 1 {
-            (self.rows, self.seconds) = (0, 0.0);
-        }
-        self.rows += rows;
-        self.seconds += seconds;
-        self.steps += 1;
+        self.speeds.computed(rows, seconds);
     }
 
     /// Compares speeds, or changes to the deal that has been prepared, where that is due. All workers are at the
@@ -127,38 +109,34 @@ impl Redeal {
         memory: &mut Memory,
         sum: &mut Sum<'_>,
     ) -> Result<Option<Event>> {
-        if walk.steps() < self.due {
-            return Ok(None);
-        }
-        if let Some(coming) = self.coming.take() {
+        let done = walk.steps();
+        if let Some(coming) = self.coming.take_if(|coming| done >= coming.due) {
             return self.change_over(coming, walk, (dealer, memory), sum);
         }
-        let (me, world) = (self.net.seat(), self.net.world() as usize);
-        let mut mine = vec![0.0; 2 * world];
-        mine[2 * me.index()] = self.rows as f64;
-        mine[2 * me.index() + 1] = self.seconds;
-        let all = sum(mine)?;
-        let steps = self.steps.max(1) as f64;
-        self.apart = (2 * self.apart).min(APART_MAX);
-        self.begin_anew(walk);
-        let speeds: Vec<f64> = all.chunks_exact(2).map(|pair| pair[0] / pair[1]).collect();
-        let holders = dealt(&speeds, &self.holders);
-        let is_late = walk.steps_max().is_some_and(|max| walk.steps() + STEPS_LEFT_MIN > max);
+        if self.coming.is_some() || !self.speeds.are_due(done) {
+            return Ok(None);
+        }
+        let (all, longest) = self.told(sum)?;
+        let holders = self.speeds.compare(done, &all, &self.holders);
+        let is_late = walk.steps_max().is_some_and(|max| done + STEPS_LEFT_MIN > max);
         if holders == self.holders || is_late {
             return Ok(None);
         }
-        let longest = all.chunks_exact(2).map(|pair| pair[1]).fold(0.0, f64::max) / steps;
         let apart = ((ASK_SECONDS / longest).ceil() as u64).clamp(1, APART_MAX);
-        let rows = self.fetch(dealer.holding(), &holders, Step(walk.steps()))?;
-        self.coming = Some(Coming { holders, apart, rows });
-        self.due = walk.steps() + apart;
+        let rows = self.fetch(dealer.holding(), &holders, Step(done))?;
+        self.coming = Some(Coming { holders, due: done + apart, apart, rows });
         Ok(None)
     }
 
-    /// Speeds are measured from here on, and compared after a while.
-    fn begin_anew(&mut self, walk: &Walk) {
-        (self.rows, self.seconds, self.steps) = (0, 0.0, 0);
-        self.due = walk.steps() + self.apart;
+    /// How fast everybody was, by seats, and the longest seconds of a step.
+    fn told(&self, sum: &mut Sum<'_>) -> Result<(Vec<Speed>, f64)> {
+        let mut mine = vec![0.0; 3 * self.net.world() as usize];
+        let (at, Speed { mean, usual }) = (3 * self.net.seat().index(), self.speeds.own());
+        mine[at..at + 3].copy_from_slice(&[mean, usual, self.speeds.seconds()]);
+        let all = sum(mine)?;
+        let seats = all.chunks_exact(3);
+        let longest = seats.clone().map(|told| told[2]).fold(0.0, f64::max);
+        Ok((seats.map(|told| Speed { mean: told[0], usual: told[1] }).collect(), longest))
     }
 
     /// Brings the rows of a new deal to where they will be, beside the training.
@@ -174,7 +152,10 @@ impl Redeal {
             None => (loader.read)(&held(&after, net.seat())),
             Some(assemble) => {
                 let parcels = swap_rows(&net, &holding, (&before, &after), (step, patience))?;
-                assemble(&holding, &held(&after, net.seat()), parcels)
+                let mine = held(&after, net.seat());
+                // Whoever only gives has nothing to put together: its table is no larger than it was.
+                let is_giver = parcels.is_empty();
+                if is_giver { Ok(holding.only(&mine)) } else { assemble(&holding, &mine, parcels) }
             }
         };
         Ok(std::thread::Builder::new().name("rows".to_string()).spawn(fetch)?)
@@ -183,14 +164,14 @@ impl Redeal {
     /// Changes to the new deal, if everyone has its rows.
     fn change_over(
         &mut self,
-        coming: Coming,
+        mut coming: Coming,
         walk: &Walk,
         (dealer, memory): (&mut Dealer, &mut Memory),
         sum: &mut Sum<'_>,
     ) -> Result<Option<Event>> {
         let ready = sum(vec![f64::from(u8::from(coming.rows.is_finished()))])?;
         if ready[0] < f64::from(self.net.world()) {
-            self.due = walk.steps() + coming.apart;
+            coming.due = walk.steps() + coming.apart;
             self.coming = Some(coming);
             return Ok(None);
         }
@@ -199,7 +180,7 @@ impl Redeal {
         let before = std::mem::replace(&mut self.holders, coming.holders);
         self.move_memory(&before, memory, step)?;
         *dealer = dealer.with(holding);
-        self.begin_anew(walk);
+        self.speeds.begin_anew(walk.steps());
         let holders = self.holders.iter().map(|seat| seat.0).collect();
         Ok((self.net.seat() == Seat(0)).then_some(Event::Dealt { step, holders }))
     }
@@ -313,46 +294,6 @@ fn held(holders: &[Seat], seat: Seat) -> Vec<Shard> {
     mine.map(|(shard, _)| Shard(shard as u32)).collect()
 }
 
-/// Who should have each shard, given rows a second of each seat. The old deal stays where the speeds are not known or
-/// the gain is small; otherwise as few shards move as the new numbers need.
-#[must_use]
-pub fn dealt(speeds: &[f64], holders: &[Seat]) -> Vec<Seat> {
-    if speeds.iter().any(|speed| !(speed.is_finite() && *speed > 0.0)) {
-        return holders.to_vec();
-    }
-    let mut counts = vec![0usize; speeds.len()];
-    for _ in holders {
-        // The next shard goes where it would be finished first.
-        let time = |seat: &usize| (counts[*seat] + 1) as f64 / speeds[*seat];
-        let first = (0..speeds.len()).min_by(|a, b| time(a).total_cmp(&time(b)));
-        counts[first.expect("there are seats")] += 1;
-    }
-    let longest = |counts: &[usize]| {
-        counts.iter().zip(speeds).map(|(&count, speed)| count as f64 / speed).fold(0.0, f64::max)
-    };
-    let now: Vec<usize> = (0..speeds.len())
-        .map(|seat| holders.iter().filter(|holder| holder.index() == seat).count())
-        .collect();
-    if longest(&counts) > (1.0 - GAIN) * longest(&now) {
-        return holders.to_vec();
-    }
-    let mut dealt = holders.to_vec();
-    let mut room: Vec<usize> = counts.clone();
-    let mut homeless = Vec::new();
-    for (shard, holder) in dealt.iter().enumerate() {
-        match room[holder.index()].checked_sub(1) {
-            Some(left) => room[holder.index()] = left,
-            None => homeless.push(shard),
-        }
-    }
-    for shard in homeless {
-        let free = room.iter().position(|&room| room > 0).expect("counts add up to all shards");
-        room[free] -= 1;
-        dealt[shard] = Seat(free as u32);
-    }
-    dealt
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -368,27 +309,6 @@ mod tests {
     fn counts(holders: &[Seat], world: usize) -> Vec<usize> {
         let count = |seat| holders.iter().filter(|holder| holder.index() == seat).count();
         (0..world).map(count).collect()
-    }
-
-    #[test]
-    fn a_worker_three_times_slower_gets_a_third() {
-        let dealt = dealt(&[3.0, 1.0], &even(2, 16));
-        assert_eq!(counts(&dealt, 2), [12, 4]);
-        // Only four shards have moved.
-        assert_eq!(dealt.iter().zip(even(2, 16)).filter(|(a, b)| **a != *b).count(), 4);
-    }
-
-    #[test]
-    fn the_step_takes_less_than_a_tenth_over_the_ideal_with_enough_shards() {
-        for speeds in [vec![1.0, 3.0, 3.0, 3.0], vec![1.0, 1.0, 3.0], vec![1.0, 2.0, 4.0, 8.0]] {
-            let world = speeds.len();
-            let shards = 40 * world as u32;
-            let dealt = dealt(&speeds, &even(world as u32, shards));
-            let ideal = f64::from(shards) / speeds.iter().sum::<f64>();
-            for (count, speed) in counts(&dealt, world).iter().zip(&speeds) {
-                assert!(*count as f64 / speed <= 1.1 * ideal, "{speeds:?}");
-            }
-        }
     }
 
     const ROWS_ALL: usize = 1200;
@@ -475,13 +395,6 @@ mod tests {
                 wanted.sort_by(f32::total_cmp);
                 assert_eq!(all, wanted, "step {step}");
             }
-        }
-    }
-
-    #[test]
-    fn equals_and_unknown_speeds_move_nothing() {
-        for speeds in [[1.0, 1.0], [1.0, 1.05], [f64::NAN, 1.0], [0.0, 1.0], [1.0, f64::INFINITY]] {
-            assert_eq!(dealt(&speeds, &even(2, 16)), even(2, 16));
         }
     }
 }

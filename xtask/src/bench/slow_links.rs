@@ -99,7 +99,7 @@ const SETTINGS: &[Setting] = &[
     ("one-bit, mesh", &["topology=mesh", "codec=one-bit"]),
     ("ternary, mesh", &["topology=mesh", "codec=ternary"]),
     ("top-k 1 %, mesh", &["topology=mesh", "codec=top-k"]),
-    ("random-k 1 %, ring", &["codec=random-k"]),
+    ("random-k 10 %, ring", &["codec=random-k"]),
     ("low-rank 2, ring", &["codec=low-rank"]),
     ("auto, mesh", &["topology=mesh", "codec=auto"]),
     ("local 8, raw", &["consistency=local"]),

@@ -26,6 +26,8 @@ pub(super) struct Trial {
     pub(super) metric: String,
     /// Seconds of computation of each seat.
     pub(super) computation: Vec<f64>,
+    /// The first step of each new deal of shards.
+    pub(super) deals: Vec<u64>,
     /// Processor seconds of all workers; what a busy machine does not change.
     pub(super) processor_seconds: f64,
 }
@@ -49,6 +51,7 @@ impl Trial {
             objective: number("objective"),
             metric: metric(&report["metrics"]),
             computation: computation(&report["paces"]),
+            deals: events.iter().filter_map(first_step_dealt).collect(),
             processor_seconds: number("cpu_seconds"),
         })
     }
@@ -68,6 +71,7 @@ impl Trial {
             objective: line["objective"].as_f64().unwrap_or(f64::NAN),
             metric: String::new(),
             computation: Vec::new(),
+            deals: Vec::new(),
             processor_seconds: f64::NAN,
         })
     }
@@ -86,6 +90,10 @@ impl Trial {
 fn computation(paces: &Value) -> Vec<f64> {
     let seats = paces.as_array().into_iter().flatten();
     seats.filter_map(|pace| pace["computation"].as_f64()).collect()
+}
+
+fn first_step_dealt(event: &Value) -> Option<u64> {
+    event["step"].as_u64().filter(|_| event["event"] == "dealt")
 }
 
 fn metric(metrics: &Value) -> String {

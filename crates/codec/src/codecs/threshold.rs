@@ -1,5 +1,6 @@
 //! Numbers beyond a threshold alone, each as plus or minus the threshold (Strom, 2015). The rest, and what a large
-//! number has beyond the threshold, waits at its seat. How many travel follows from the data: none if all is small.
+//! number has beyond the threshold, waits at its seat; with momentum correction (Lin et al., 2018) it gathers velocities.
+//! How many travel follows from the data: none if all is small.
 //!
 //! On the wire: a byte that says whether all numbers were finite; if not, nothing more, and no number arrives
 //! finite. Then how many (u32), which places, and their signs, the first in the lowest bit.
@@ -14,17 +15,25 @@ pub(super) const ENTRY: Entry<BuildCodec> = Entry {
     name: "threshold",
     summary: "Numbers beyond a threshold travel as plus or minus the threshold; the rest waits at its seat",
     reference: "Strom: Scalable distributed DNN training using commodity GPU cloud computing, Interspeech 2015",
-    params: &[Param {
-        name: "threshold",
-        kind: ParamKind::Float { min: 1e-30, max: 1e30 },
-        default: Some("1.0"),
-        help: "numbers up to this size wait, and all others are sent as this size: about that of a typical large number",
-    }],
+    params: &[
+        Param {
+            name: "threshold",
+            kind: ParamKind::Float { min: 1e-30, max: 1e30 },
+            default: Some("1.0"),
+            help: "numbers up to this size wait, and all others are sent as this size: about that of a typical large number",
+        },
+        Param {
+            name: "momentum",
+            kind: ParamKind::Float { min: 0.0, max: 0.999 },
+            default: Some("0.0"),
+            help: "momentum correction: gather velocities instead of gradients (with a solver that has no momentum of its own)",
+        },
+    ],
     gives: &[Ability::OneWay],
     needs: &[Ability::Contributions],
     build: |params| {
-        let threshold = params.f64("threshold") as f32;
-        Ok(Scheme::Contributions(Box::new(Threshold { threshold })))
+        let (threshold, momentum) = (params.f64("threshold") as f32, params.f64("momentum"));
+        Ok(Scheme::Contributions(Box::new(Threshold { threshold, momentum })))
     },
 };
 
@@ -33,6 +42,7 @@ const NOT_FINITE: u8 = 1;
 
 struct Threshold {
     threshold: f32,
+    momentum: f64,
 }
 
 impl Compressor for Threshold {
@@ -41,7 +51,7 @@ impl Compressor for Threshold {
     }
 
     fn feedback(&self) -> Option<Feedback> {
-        Some(Feedback { momentum: 0.0 })
+        Some(Feedback { momentum: self.momentum })
     }
 
     fn encode(&self, values: &[f32], _: &mut Rng, out: &mut Vec<u8>) {

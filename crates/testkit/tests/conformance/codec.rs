@@ -60,6 +60,7 @@ fn settings_that_are_no_whole_numbers_obey_the_laws_too() {
         ("threshold", "threshold = 1e-30"),
         ("threshold", "threshold = 1e30"),
         ("threshold", "threshold = 0.3"),
+        ("threshold", "threshold = 0.3\nmomentum = 0.9"),
         ("ternary", "clip = 0"),
         ("ternary", "clip = 0.5"),
         ("int8", "levels = 3\nbucket = 9\nnorm = 'euclidean'"),

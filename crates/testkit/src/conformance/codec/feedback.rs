@@ -242,10 +242,12 @@ fn recovers(compressor: &dyn Compressor) -> Verdict {
 
 fn within(compressor: &dyn Compressor) -> Verdict {
     let Keeps::Within { absolute } = compressor.keeps() else { return Ok(()) };
+    // It is velocities that are compressed: of such contributions none is beyond.
+    let share = 1.0 - compressor.feedback().map_or(0.0, |feedback| feedback.momentum);
     let mut held = Residuals::default();
     let mut rng = Rng::named(4, "feedback", &[]);
     for now in 0..STEPS {
-        let mut number = || (2.0 * rng.uniform() - 1.0) * absolute;
+        let mut number = || (2.0 * rng.uniform() - 1.0) * absolute * share;
         let values = Values::F64((0..LEN).map(|_| number()).collect());
         step(compressor, &mut held, &values, (now, &[LEN]))?;
         let most = held_numbers(&held.save(), "residual")

@@ -37,6 +37,21 @@ fn a_number_that_waited_arrives_as_the_velocities_of_momentum_descent() {
     assert!(send(&*top, &mut held, &[0.0, 0.0])[1].abs() < 1e-6);
 }
 
+#[test]
+fn beyond_a_threshold_velocities_go_a_threshold_at_a_time() {
+    let threshold = compressor("threshold", "threshold = 1.0\nmomentum = 0.5");
+    let mut held = Residuals::default();
+    // Velocities of 0.5, 0.75 and 0.875: what waits is 0.5, 1.25 less the one that is sent, and, masked, 0.25 + 0.5.
+    assert_eq!(send(&*threshold, &mut held, &[0.5]), [0.0]);
+    assert_eq!(send(&*threshold, &mut held, &[0.5]), [1.0]);
+    assert_eq!(send(&*threshold, &mut held, &[0.5]), [0.0]);
+    assert!((held.norm() - 0.75).abs() < 1e-6, "{}", held.norm());
+    // Without momentum half as much has gathered.
+    let (plain, mut held) = (compressor("threshold", "threshold = 1.0"), Residuals::default());
+    assert_eq!((0..3).map(|_| send(&*plain, &mut held, &[0.5])[0]).sum::<f64>(), 1.0);
+    assert!((held.norm() - 0.5).abs() < 1e-6, "{}", held.norm());
+}
+
 /// It would stay among the floats below the normal ones, over which processors take many times as long.
 #[test]
 fn a_velocity_without_gradients_becomes_exactly_zero() {

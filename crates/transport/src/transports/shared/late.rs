@@ -69,12 +69,12 @@ impl Circle {
     /// Whether what was lent may still be read: nobody waits.
     #[must_use]
     pub fn is_settled(&self) -> bool {
-        let others = self.views.iter().enumerate().filter(|(seat, _)| *seat != self.me);
+        let mut others = self.views.iter().enumerate().filter(|(seat, _)| *seat != self.me);
         let has_taken = |(_, view): (usize, &super::segment::View)| {
             let taken = view.mapping.word(self.port.taken()).load(Ordering::Acquire);
             taken.wrapping_sub(self.begun as u32) <= u32::MAX / 2
         };
-        !self.owes || others.map(has_taken).all(|it| it)
+        !self.owes || others.all(has_taken)
     }
 
     /// Begins such a sum: small parts are summed, and true is said where [`Circle::late`] can make the sums of the large

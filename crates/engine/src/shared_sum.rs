@@ -81,6 +81,9 @@ impl SharedSum {
         let outcome = self.circle.sum_in_turns(&sources, &mut targets, turns, &patience);
         drop((sources, targets));
         self.last = Some(update);
+        if outcome.is_ok() {
+            unpark();
+        }
         outcome.map(|()| totals)
     }
 
@@ -212,5 +215,117 @@ fn numbers_mut(block: &mut Block) -> NumbersMut<'_> {
         Body::Dense(Values::F64(values)) => NumbersMut::F64(values),
         Body::Dense(Values::I64(values)) => NumbersMut::I64(values),
         _ => unreachable!("room was made for dense blocks alone"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use starlings_core::{Epoch, JobId, Seat};
+    use starlings_transport::shared::{Identity, NearbyAllocator, Segment, View};
+    use std::sync::{Arc, Barrier};
+
+    /// Of all tests of this crate: sums are made late only of what lies in a heap.
+    #[global_allocator]
+    static ALLOCATOR: NearbyAllocator<std::alloc::System> = NearbyAllocator(std::alloc::System);
+
+    const LEN: usize = 40_000;
+
+    fn pair() -> Vec<SharedSum> {
+        let segment = |seat| {
+            let identity = Identity { job: JobId(1), epoch: Epoch(0), seat: Seat(seat), nonce: 5 };
+            Arc::new(Segment::new(identity).unwrap().with_heap(64 << 20))
+        };
+        let segments = [0, 1].map(segment);
+        let views: Vec<View> = segments.iter().map(|segment| segment.view()).collect();
+        let sum = |mine| SharedSum::new(Circle::new(mine, views.clone(), 0, 2).lending(true));
+        segments.map(sum).into()
+    }
+
+    fn gradient(seat: usize, step: usize) -> Update {
+        let large = contributing(|| vec![(1 + seat * 10 + step) as f32; LEN]);
+        let large = Block { name: "w".to_string(), body: Body::Dense(Values::F32(large)) };
+        Update { blocks: vec![large, Block::dense("loss", vec![1.0, seat as f64])] }
+    }
+
+    fn parked() -> usize {
+        let me = std::thread::current().id();
+        PARKED.lock().unwrap().iter().filter(|(thread, _)| *thread == me).count()
+    }
+
+    fn begun(sum: &mut SharedSum, update: Update) -> LateUpdate<'_> {
+        let late = sum.sum_late(update, Deadline::after_ms(20_000), &|| None).unwrap();
+        late.unwrap_or_else(|_| panic!("both lend"))
+    }
+
+    fn first(late: &LateUpdate<'_>) -> f32 {
+        let mut some = [0.0; 3];
+        late.sums(late.find("w").unwrap(), LEN - 3, &mut some);
+        assert!(some.iter().all(|sum| *sum == some[0]));
+        some[0]
+    }
+
+    /// Whoever is gone, by its own will or because its sum failed, leaves its numbers to those who still read them.
+    #[test]
+    fn a_contribution_outlives_its_sum_until_its_worker_sums_again() {
+        let meeting = Barrier::new(2);
+        std::thread::scope(|scope| {
+            for (seat, mut sum) in pair().into_iter().enumerate() {
+                let meeting = &meeting;
+                scope.spawn(move || {
+                    let late = begun(&mut sum, gradient(seat, 0));
+                    assert_eq!(late.told().f64("loss"), [2.0, 1.0]);
+                    if seat == 0 {
+                        assert_eq!(first(&late), 12.0);
+                        late.done().unwrap();
+                        drop(sum);
+                        assert_eq!(parked(), 1);
+                        // What would be allocated in its place.
+                        let others = [0; 4].map(|_| contributing(|| vec![99_f32; LEN]));
+                        meeting.wait();
+                        meeting.wait();
+                        drop(others);
+                        unpark();
+                        assert_eq!(parked(), 0);
+                    } else {
+                        meeting.wait();
+                        assert_eq!(first(&late), 12.0);
+                        late.done().unwrap();
+                        meeting.wait();
+                        let fall = || Some(Fault::peer(Some(Seat(0)), "rank 0 fell"));
+                        let by = Deadline::after_ms(20_000);
+                        assert!(sum.sum_late(gradient(seat, 1), by, &fall).is_err());
+                        assert_eq!(parked(), 1, "the other may have begun to read it");
+                    }
+                });
+            }
+        });
+    }
+
+    #[test]
+    fn sums_follow_each_other_late_or_not_and_nothing_is_parked() {
+        std::thread::scope(|scope| {
+            for (seat, mut sum) in pair().into_iter().enumerate() {
+                scope.spawn(move || {
+                    for step in 0..6 {
+                        let wanted = (12 + 2 * step) as f32;
+                        if step % 3 == 2 {
+                            let by = Deadline::after_ms(20_000);
+                            let total = sum.sum(gradient(seat, step), &[], by, &|| None).unwrap();
+                            assert_eq!(total.get("w").unwrap(), &whole(wanted));
+                            continue;
+                        }
+                        let late = begun(&mut sum, gradient(seat, step));
+                        assert_eq!(first(&late), wanted);
+                        late.done().unwrap();
+                    }
+                    assert_eq!(parked(), 0);
+                });
+            }
+        });
+    }
+
+    fn whole(number: f32) -> Block {
+        Block { name: "w".to_string(), body: Body::Dense(Values::F32(vec![number; LEN])) }
     }
 }

@@ -8,15 +8,15 @@ use starlings::Rng;
 use std::path::Path;
 use tempfile::tempdir;
 
-/// Mini-batches: 60 passes over 1438 rows.
+/// Mini-batches: 300 passes over 1438 rows, most of a second on a fast machine: steps are told 20 times a second.
 const BATCHES: &str = "[data]\ntrain = 'digits'\nlabel = 'class'\n\
     [learner]\nname = 'logistic-regression'\nsolver = 'sgd'\nlearning_rate = 0.001\n\
-    [train]\nepochs = 60\nbatch = 32\nseed = 3\n[cluster]\n";
+    [train]\nepochs = 300\nbatch = 32\nseed = 3\n[cluster]\n";
 
 /// A network with a large layer, whose gradients two workers sum where they use them: nobody can take such a step back.
 const NETWORK: &str = "[data]\ntrain = 'digits'\nlabel = 'class'\n\
     [learner]\nname = 'mlp'\nhidden = [512]\nsolver = 'momentum'\nlearning_rate = 0.001\n\
-    [train]\nepochs = 60\nbatch = 64\nseed = 3\n[cluster]\n";
+    [train]\nepochs = 20\nbatch = 64\nseed = 3\n[cluster]\n";
 
 /// Full passes, folded shard by shard: the bits do not depend on who has which shard.
 const PASSES: &str = "[data]\ntrain = 'synthetic://blobs?rows=1500&features=6&centers=12&seed=1'\n\
@@ -72,7 +72,7 @@ fn random_kills_lose_no_row_of_mini_batches() {
         let ended = disturbed(folder.path(), BATCHES, 2 + seed as usize % 3, &mut rng);
         let report = ended.report();
         let used = report["samples"].as_u64().unwrap() + report["rows_left_out"].as_u64().unwrap();
-        assert_eq!(used, 60 * 1438, "seed {seed}: {report}");
+        assert_eq!(used, 300 * 1438, "seed {seed}: {report}");
         steps_only_grow(&ended);
     }
 }
@@ -80,7 +80,7 @@ fn random_kills_lose_no_row_of_mini_batches() {
 /// Replicas are compared when a job ends, so that a step which was taken with spoilt numbers would be found.
 #[test]
 fn a_network_of_two_ends_with_every_row_whether_one_is_killed_or_stands_still() {
-    for (seed, word) in [(0, "KILL"), (1, "KILL"), (2, "STOP"), (3, "STOP")] {
+    for (seed, word) in [(0, "KILL"), (1, "STOP")] {
         let (folder, mut rng) = (tempdir().unwrap(), Rng::named(seed, "kills", &[]));
         let job = format!("{NETWORK}launcher = 'processes'\nworkers = 2\n");
         std::fs::write(folder.path().join("job.toml"), job).unwrap();
@@ -98,7 +98,7 @@ fn a_network_of_two_ends_with_every_row_whether_one_is_killed_or_stands_still() 
         let ended = running.end();
         let report = ended.report();
         let used = report["samples"].as_u64().unwrap() + report["rows_left_out"].as_u64().unwrap();
-        assert_eq!(used, 60 * 1438, "seed {seed}: {report}");
+        assert_eq!(used, 20 * 1438, "seed {seed}: {report}");
         steps_only_grow(&ended);
     }
 }

@@ -57,6 +57,8 @@ pub struct Circle {
     pub(super) lends: bool,
     /// Whether sums may be made where they are used: until somebody says that its parts cannot be read (`late.rs`).
     pub(super) sums_late: bool,
+    /// Whether such a sum is under way, or was left without its end.
+    pub(super) is_late: bool,
     /// Whether others may still read what this seat lent for such a sum.
     pub(super) owes: bool,
     /// How lines that were read are left, where there is a choice.
@@ -88,6 +90,7 @@ impl Circle {
             is_broken: false,
             lends: false,
             sums_late: true,
+            is_late: false,
             owes: false,
             leaving: can_let_go().then(Leaving::default),
             reducing: [0; 2],

@@ -59,6 +59,9 @@ impl Circle {
     /// # Errors
     /// A peer that is late or lost: what was lent must stay as it is.
     pub fn settle(&mut self, patience: &Patience<'_>) -> Result<()> {
+        if self.is_late {
+            return Err(Fault::peer(None, "an earlier sum in shared memory failed"));
+        }
         if self.owes {
             self.wait(Port::taken, self.begun, "the use", patience)?;
             self.owes = false;
@@ -66,7 +69,7 @@ impl Circle {
         Ok(())
     }
 
-    /// Whether what was lent may still be read: nobody waits.
+    /// Whether nobody reads any more what was lent.
     #[must_use]
     pub fn is_settled(&self) -> bool {
         let mut others = self.views.iter().enumerate().filter(|(seat, _)| *seat != self.me);
@@ -74,7 +77,7 @@ impl Circle {
             let taken = view.mapping.word(self.port.taken()).load(Ordering::Acquire);
             taken.wrapping_sub(self.begun as u32) <= u32::MAX / 2
         };
-        !self.owes || others.all(has_taken)
+        !self.is_late && (!self.owes || others.all(has_taken))
     }
 
     /// Begins such a sum: small parts are summed, and true is said where [`Circle::late`] can make the sums of the large
@@ -128,6 +131,7 @@ impl Circle {
             mapping.long(self.port.lent(part).1).store(0, Ordering::Relaxed);
         }
         let word = if self.lends && places.is_some() { READABLE } else { NOT_READABLE };
+        self.is_late = true;
         self.post_saying(parts, (0, false), word, patience)?;
         self.await_posted(parts, 0, patience)?;
         let is_lent = self.port.is_lent(self.begun);
@@ -169,7 +173,7 @@ impl Circle {
     fn take_leave(&mut self) {
         self.publish(Port::taken, 0);
         self.begun += 1;
-        self.owes = true;
+        (self.is_late, self.owes) = (false, true);
     }
 }
 

@@ -204,3 +204,30 @@ fn a_peer_that_sums_something_else_is_found_and_one_that_is_absent_named() {
     let fault = circle.begin_late((&[], &mut []), &[Numbers::F32(&mine[0])], &patience(&abort));
     assert_eq!(fault.unwrap_err().blame(), Blame::Peer(Some(Seat(1))));
 }
+
+#[test]
+fn places_outside_of_a_heap_are_refused_and_the_sum_stays_open() {
+    let segments = segments(2);
+    let views: Vec<View> = segments.iter().map(|segment| segment.view()).collect();
+    let mut circles: Vec<Circle> = segments
+        .iter()
+        .map(|mine| Circle::new(mine.clone(), views.clone(), 0, 2).lending(true))
+        .collect();
+    let meeting = Barrier::new(2);
+    each_seat(&mut circles, |seat, circle| {
+        let mine = contribution(seat, 0);
+        begun(circle, &mine).unwrap().unwrap();
+        meeting.wait();
+        if seat == 1 {
+            let place = Port::new(0).lent(1).0;
+            segments[1].mapping().long(place).store(1 << 60, Ordering::SeqCst);
+            meeting.wait();
+        } else {
+            meeting.wait();
+            assert!(sums(circle, &mine, LEN).unwrap_err().message().contains("not in its heap"));
+            assert!(!circle.is_settled(), "the other may be reading");
+            assert!(circle.settle(&patience(&|| None)).is_err());
+        }
+        meeting.wait();
+    });
+}

@@ -237,6 +237,8 @@ struct Desk {
     peer_token: Token,
     begun: Instant,
     connections: BTreeMap<u64, Control>,
+    /// Those who have been welcomed and have said nothing yet.
+    silent: BTreeSet<u64>,
     submitter: Option<u64>,
     job: Option<(String, Wish, Option<Bytes>)>,
     /// The newest losses, of coordinators before this one, too. Most of them were survived.
@@ -282,6 +284,7 @@ impl Desk {
             peer_token: Token(secret),
             begun,
             connections: BTreeMap::new(),
+            silent: BTreeSet::new(),
             submitter: None,
             job: None,
             losses: Vec::new(),
@@ -345,6 +348,7 @@ impl Desk {
                 && self.stays.is_none_or(|by| by.passed())
                 && let Some(end) = self.end.take()
             {
+                self.send_away_the_silent();
                 self.remember(&Record::Ended);
                 return end;
             }
@@ -388,11 +392,23 @@ impl Desk {
         self.connections.values().for_each(Control::close);
     }
 
+    /// Whoever came in the last moment has not said what it wants, and would look for another coordinator.
+    fn send_away_the_silent(&mut self) {
+        for id in std::mem::take(&mut self.silent) {
+            let word = self.last_word.clone().unwrap_or(ToWorker::Done);
+            self.tell_worker(id, word);
+        }
+    }
+
     fn take(&mut self, input: Input) {
+        if let Input::Said(id, _) | Input::Closed(id) = &input {
+            self.silent.remove(id);
+        }
         match input {
             Input::Connected(id, control, from) => {
                 let welcome = self.welcome(id, from);
                 self.connections.insert(id, control);
+                self.silent.insert(id);
                 self.tell_worker(id, ToWorker::Welcome(welcome));
             }
             Input::Said(id, Message::FromWorker(said)) => self.worker_said(self.name(id), said),

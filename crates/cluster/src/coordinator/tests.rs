@@ -113,3 +113,32 @@ fn two_who_ask_a_job_to_stop_are_one_request() {
     desk.stop_as_asked();
     assert!(!desk.membership.ended(), "its worker may finish its step");
 }
+
+/// A newcomer that was welcomed while the last step was taken and had not said yet that it is ready (seed 130241 of chaos).
+#[test]
+fn whoever_was_just_welcomed_when_the_job_ends_is_told_so() {
+    let mut desk = at_work(1);
+    let home = IpAddr::from([127, 0, 0, 1]);
+    let mut come = |id: u64| {
+        let (here, there) = starlings_transport::pair();
+        desk.take(Input::Connected(id, Control::new(Arc::new(here)), home));
+        Control::new(Arc::new(there))
+    };
+    let (late, known) = (come(7), come(8));
+    let ready = FromWorker::Beat {
+        step: starlings_core::Step(0),
+        phase: String::new(),
+        waits: true,
+        bytes: 0,
+    };
+    desk.take(Input::Said(8, Message::FromWorker(ready)));
+    desk.complete(None);
+    desk.send_away_the_silent();
+    let heard = |control: &Control| {
+        let heard = || control.receive(Deadline::after_ms(100)).unwrap();
+        std::iter::from_fn(heard).map(|message| format!("{message:?}")).collect::<Vec<_>>()
+    };
+    let (late, known) = (heard(&late), heard(&known));
+    assert!(late.last().unwrap().contains("Done"), "{late:?}");
+    assert_eq!(known.len(), 1, "it has a conversation of its own: {known:?}");
+}

@@ -10,20 +10,28 @@ use crate::spare::Spare;
 use starlings_core::{Block, Body, Deadline, Fault, Result, Update, Values, contributing};
 use starlings_learn::Late;
 use starlings_transport::shared::{Circle, LateSum, Numbers, NumbersMut, Patience, Turn};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread::ThreadId;
 
 /// Contributions that others may still read, with the worker's thread. Never dropped with a thread: the process that ends gives
 /// its memory back, and neighbours that have it mapped keep it.
 static PARKED: Mutex<Vec<(ThreadId, Update)>> = Mutex::new(Vec::new());
+/// Whether anything was ever parked: sums of a microsecond do not take a lock to find out.
+static HAS_PARKED: AtomicBool = AtomicBool::new(false);
 
 fn park(update: Update) {
     let mut parked = PARKED.lock().unwrap_or_else(PoisonError::into_inner);
     parked.push((std::thread::current().id(), update));
+    HAS_PARKED.store(true, Ordering::Relaxed);
 }
 
 /// Nobody reads what this worker has parked.
 fn unpark() {
+    // What this thread has parked it sees; what others have is theirs.
+    if !HAS_PARKED.load(Ordering::Relaxed) {
+        return;
+    }
     let me = std::thread::current().id();
     PARKED.lock().unwrap_or_else(PoisonError::into_inner).retain(|(thread, _)| *thread != me);
 }

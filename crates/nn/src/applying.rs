@@ -1,8 +1,7 @@
 //! The sum of a step's gradients becomes the next weights: of a sum that is there, or of one that is made where it is used, to
 //! the same bits.
 
-use crate::learner::COUNT;
-use crate::learner::Network;
+use crate::learner::{COUNT, Network};
 use crate::solver::f32s_mut;
 use crate::sums::LOSS;
 use crate::tracking::track;

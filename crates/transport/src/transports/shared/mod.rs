@@ -3,7 +3,8 @@
 //!
 //! Rules that make it safe: a segment has one writer, and all others map it for reading only; a new epoch uses new
 //! segments; readers check a slot's sequence before and after they fold it; sums go from the contribution to another
-//! place, so that the contribution is still there when a sum fails. No length is ever taken from a peer, and
+//! place, so that the contribution is still there when a sum fails, or are made where they are used, and then nobody's contribution
+//! changes before all have done with it (`late.rs`). No length is ever taken from a peer, and
 //! offsets of lent vectors are checked. Read [`circle`] first.
 
 mod circle;

@@ -296,20 +296,12 @@ fn held(holders: &[Seat], seat: Seat) -> Vec<Shard> {
 
 #[cfg(test)]
 mod tests {
+    use super::speeds::tests::{counts, even};
     use super::*;
     use crate::bridge::adder::{PATIENCE, Perch, perches, run_all};
     use starlings_core::{Block, Update};
     use starlings_data::{Features, Table};
     use starlings_learn::Outcome;
-
-    fn even(world: u32, shards: u32) -> Vec<Seat> {
-        (0..shards).map(|shard| Seat(shard * world / shards)).collect()
-    }
-
-    fn counts(holders: &[Seat], world: usize) -> Vec<usize> {
-        let count = |seat| holders.iter().filter(|holder| holder.index() == seat).count();
-        (0..world).map(count).collect()
-    }
 
     const ROWS_ALL: usize = 1200;
     const STEPS_MAX: u64 = 20_000;

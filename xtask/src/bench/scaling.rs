@@ -84,7 +84,7 @@ impl Limits {
             }
             black_box(weights);
         };
-        let lanes = Arch::new().dispatch(Lanes);
+        let (_, lanes) = Arch::new().dispatch(Sums(0.5));
         Limits {
             bandwidth: rates((FAR * 4) as f64, &read),
             arithmetic: rates((turns * TERMS * SUMS * lanes * 2) as f64, &computed),
@@ -218,10 +218,11 @@ fn sum(values: &[f32]) -> f32 {
 struct Sums(f32);
 
 impl WithSimd for Sums {
-    type Output = f32;
+    /// What came out, and how many numbers a vector has.
+    type Output = (f32, usize);
 
     #[inline(always)]
-    fn with_simd<S: Simd>(self, simd: S) -> f32 {
+    fn with_simd<S: Simd>(self, simd: S) -> (f32, usize) {
         let (keep, add) = (simd.splat_f32s(self.0), simd.splat_f32s(1.0 - self.0));
         let mut sums = [simd.splat_f32s(1.0); SUMS];
         for _ in 0..TERMS {
@@ -229,19 +230,8 @@ impl WithSimd for Sums {
                 *sum = simd.mul_add_f32s(*sum, keep, add);
             }
         }
-        sums.into_iter().map(|sum| simd.reduce_sum_f32s(sum)).sum()
-    }
-}
-
-/// Numbers of a vector.
-struct Lanes;
-
-impl WithSimd for Lanes {
-    type Output = usize;
-
-    #[inline(always)]
-    fn with_simd<S: Simd>(self, _: S) -> usize {
-        S::F32_LANES
+        let sum = sums.into_iter().map(|sum| simd.reduce_sum_f32s(sum)).sum();
+        (sum, S::F32_LANES)
     }
 }
 

@@ -148,15 +148,15 @@ fn dealt(speeds: &[f64], holders: &[Seat], gain: f64) -> Vec<Seat> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use starlings_core::Rng;
 
-    fn even(world: u32, shards: u32) -> Vec<Seat> {
+    pub(crate) fn even(world: u32, shards: u32) -> Vec<Seat> {
         (0..shards).map(|shard| Seat(shard * world / shards)).collect()
     }
 
-    fn counts(holders: &[Seat], world: usize) -> Vec<usize> {
+    pub(crate) fn counts(holders: &[Seat], world: usize) -> Vec<usize> {
         let count = |seat| holders.iter().filter(|holder| holder.index() == seat).count();
         (0..world).map(count).collect()
     }

@@ -19,10 +19,14 @@ fn segments(world: u32) -> Vec<Arc<Segment>> {
 }
 
 fn circles(world: u32, lends: bool) -> Vec<Circle> {
-    let segments = segments(world);
+    circles_of(&segments(world), lends)
+}
+
+fn circles_of(segments: &[Arc<Segment>], lends: bool) -> Vec<Circle> {
     let views: Vec<View> = segments.iter().map(|segment| segment.view()).collect();
-    let circle = |mine| Circle::new(mine, views.clone(), 0, 2).lending(lends);
-    segments.into_iter().map(circle).collect()
+    let circle =
+        |mine: &Arc<Segment>| Circle::new(mine.clone(), views.clone(), 0, 2).lending(lends);
+    segments.iter().map(circle).collect()
 }
 
 fn patience(interrupted: &dyn Fn() -> Option<Fault>) -> Patience<'_> {
@@ -155,11 +159,7 @@ fn whoever_is_ahead_waits_before_its_numbers_may_change() {
 fn numbers_that_change_against_the_rules_are_found_and_a_sum_given_up_is_still_good() {
     for (sequence, is_good) in [(WITHDRAWN, true), (1, false), (7, false)] {
         let segments = segments(2);
-        let views: Vec<View> = segments.iter().map(|segment| segment.view()).collect();
-        let mut circles: Vec<Circle> = segments
-            .iter()
-            .map(|mine| Circle::new(mine.clone(), views.clone(), 0, 2).lending(true))
-            .collect();
+        let mut circles = circles_of(&segments, true);
         let meeting = Barrier::new(2);
         each_seat(&mut circles, |seat, circle| {
             let mine = contribution(seat, 0);
@@ -208,11 +208,7 @@ fn a_peer_that_sums_something_else_is_found_and_one_that_is_absent_named() {
 #[test]
 fn places_outside_of_a_heap_are_refused_and_the_sum_stays_open() {
     let segments = segments(2);
-    let views: Vec<View> = segments.iter().map(|segment| segment.view()).collect();
-    let mut circles: Vec<Circle> = segments
-        .iter()
-        .map(|mine| Circle::new(mine.clone(), views.clone(), 0, 2).lending(true))
-        .collect();
+    let mut circles = circles_of(&segments, true);
     let meeting = Barrier::new(2);
     each_seat(&mut circles, |seat, circle| {
         let mine = contribution(seat, 0);

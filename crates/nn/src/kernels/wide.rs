@@ -69,15 +69,16 @@ unsafe fn run<const M: usize, const W: usize>(product: &Product<'_>, into: *mut 
     let mut room = std::mem::MaybeUninit::<Room>::uninit();
     // SAFETY: a place inside of it; nothing is read before it is written.
     let panel: *mut f32 = unsafe { (&raw mut (*room.as_mut_ptr()).0).cast() };
+    // As many panels as need be, each as deep as the others.
+    let depth = between.div_ceil(between.div_ceil(depth)).next_multiple_of(LANES);
     for start in (0..between).step_by(depth) {
         let deep = depth.min(between - start);
         for column in (0..columns).step_by(width) {
             // SAFETY: within the matrices, as the caller has checked; a panel has room for `depth` rows.
             unsafe {
                 let from = right.numbers.as_ptr().add(start * right.row + column * right.column);
-                match right.column {
-                    1 => pack::<W>(from, right.row, deep, panel),
-                    _ => pack_turned::<W>(from, right.column, deep, panel),
+                if right.column != 1 {
+                    pack_turned::<W>(from, right.column, deep, panel);
                 }
                 let begin = match (start, first) {
                     (0, Some(first)) => Begin::First(first.as_ptr().add(column)),
@@ -90,12 +91,13 @@ unsafe fn run<const M: usize, const W: usize>(product: &Product<'_>, into: *mut 
                     ends,
                     deep,
                     panel,
+                    from: (right.column == 1).then_some((from, right.row)),
                     stride: columns,
                     column: left.column,
                     row: left.row,
                 };
                 let rows_at = left.numbers.as_ptr().add(start * left.column);
-                let next = Next::after((start, deep), (column, width), (between, columns), right);
+                let next = Next::after((start, depth), (column, width), (between, columns), right);
                 work.all::<M, W>(rows, rows_at, into.add(column), next);
             }
         }
@@ -119,7 +121,9 @@ struct Work {
     /// Whether these are the last terms, and sums below zero become zero.
     ends: bool,
     deep: usize,
-    panel: *const f32,
+    panel: *mut f32,
+    /// Where the panel's rows are and how far apart, if the first tile is to put them side by side.
+    from: Option<(*const f32, usize)>,
     /// From one row of what comes out to the next.
     stride: usize,
     /// The left matrix's steps.
@@ -142,18 +146,18 @@ struct Next {
 impl Next {
     /// What follows a panel: the one beside it, or the first of those below.
     fn after(
-        (start, deep): (usize, usize),
+        (start, depth): (usize, usize),
         (column, width): (usize, usize),
         (between, columns): (usize, usize),
         right: Matrix<'_>,
     ) -> Next {
         let (down, aside) = match column + width < columns {
             true => (start, column + width),
-            false => (start + deep, 0),
+            false => (between.min(start + depth), 0),
         };
         let place = down * right.row + aside * right.column;
         let first = right.numbers.as_ptr().wrapping_add(place);
-        let deep = (PANEL / width).min(between - down);
+        let deep = depth.min(between - down);
         let lines = |numbers: usize| numbers.div_ceil(LANES);
         match right.column {
             1 => Next { first, lines: lines(width), count: deep, step: right.row },
@@ -191,31 +195,38 @@ impl Work {
     ) {
         let share = next.count.div_ceil(rows.div_ceil(M));
         let mut row = 0;
+        if self.from.is_some() {
+            next.ask(share);
+            // SAFETY: as the caller promised; there are at least as many rows.
+            row += unsafe { self.tile::<M, W, true>(left, into) };
+        }
         while row < rows {
             next.ask(share);
             // SAFETY: as the caller promised, for fewer rows.
             unsafe {
                 let (left, into) = (left.add(row * self.row), into.add(row * self.stride));
                 row += match rows - row {
-                    some if some >= M => self.tile::<M, W>(left, into),
-                    4.. => self.tile::<4, W>(left, into),
-                    2.. => self.tile::<2, W>(left, into),
-                    _ => self.tile::<1, W>(left, into),
+                    some if some >= M => self.tile::<M, W, false>(left, into),
+                    8.. if M > 8 => self.tile::<8, W, false>(left, into),
+                    4.. => self.tile::<4, W, false>(left, into),
+                    2.. => self.tile::<2, W, false>(left, into),
+                    _ => self.tile::<1, W, false>(left, into),
                 };
             }
         }
     }
 
-    /// M rows of a panel of W vectors.
+    /// M rows of a panel of W vectors; the first of them may put the panel down on its way, at next to no cost.
     #[inline]
     #[target_feature(enable = "avx512f")]
     #[expect(clippy::needless_range_loop, reason = "constant places keep the sums in registers")]
-    unsafe fn tile<const M: usize, const W: usize>(
+    unsafe fn tile<const M: usize, const W: usize, const PACKS: bool>(
         self,
         left: *const f32,
         into: *mut f32,
     ) -> usize {
-        let Work { begin, ends, deep, panel, stride, column, row } = self;
+        let Work { begin, ends, deep, panel, stride, column, row, .. } = self;
+        let (mut from, step) = self.from.unwrap_or((panel, 0));
         let mut sums = [[_mm512_setzero_ps(); W]; M];
         // SAFETY: as the caller promised.
         unsafe {
@@ -234,8 +245,13 @@ impl Work {
             for _ in 0..deep {
                 let mut right = [_mm512_setzero_ps(); W];
                 for w in 0..W {
-                    right[w] = _mm512_loadu_ps(panel.add(w * LANES));
+                    let place = panel.add(w * LANES);
+                    right[w] = _mm512_loadu_ps(if PACKS { from.add(w * LANES) } else { place });
+                    if PACKS {
+                        _mm512_storeu_ps(place, right[w]);
+                    }
                 }
+                from = from.wrapping_add(step);
                 for m in 0..M {
                     let number = _mm512_set1_ps(*left.add(m * row));
                     for w in 0..W {
@@ -264,24 +280,7 @@ fn rectified(sum: __m512) -> __m512 {
     _mm512_mask_mov_ps(sum, _mm512_cmp_ps_mask::<_CMP_LE_OQ>(sum, zero), zero)
 }
 
-/// Columns side by side, row after row.
-#[inline]
-#[target_feature(enable = "avx512f")]
-unsafe fn pack<const W: usize>(from: *const f32, row: usize, deep: usize, panel: *mut f32) {
-    for q in 0..deep {
-        for w in 0..W {
-            // SAFETY: as the caller promised.
-            unsafe {
-                _mm512_storeu_ps(
-                    panel.add((q * W + w) * LANES),
-                    _mm512_loadu_ps(from.add(q * row + w * LANES)),
-                );
-            }
-        }
-    }
-}
-
-/// The same of a matrix whose columns are its rows; `deep` comes by sixteen.
+/// Columns side by side, row after row, of a matrix whose columns are its rows; `deep` comes by sixteen.
 #[inline]
 #[target_feature(enable = "avx512f")]
 unsafe fn pack_turned<const W: usize>(

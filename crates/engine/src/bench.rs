@@ -49,21 +49,10 @@ pub struct AllReduce {
     /// Whether links are inside TLS, as between hosts. Processes only.
     #[serde(default)]
     pub tls: bool,
-    /// Whether sums survive a loss, as those of a flock do: then all confirm a large result.
+    /// Whether sums survive a loss, as those of a flock do, because contributions stay as they are or can be made again: then all
+    /// confirm a large result.
     #[serde(default)]
-    pub survival: Survival,
-}
-
-/// How a sum survives a loss.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub enum Survival {
-    /// It is lost with a worker.
-    #[default]
-    Lost,
-    /// Contributions are kept.
-    Kept,
-    /// Contributions can be made again.
-    Made,
+    pub survives: bool,
 }
 
 /// What is summed, and how.
@@ -178,17 +167,11 @@ impl AllReduce {
                 let what = format!("the launcher '{launcher}' has no transport '{word}'");
                 Err(Fault::caller(what).hint(suggestion(word, &known)))
             }
-            _ if (self.is_beside || self.survival != Survival::Lost)
-                && self.fold != Width::Single =>
-            {
+            _ if (self.is_beside || self.survives) && self.fold != Width::Single => {
                 Err(Fault::caller(
                     "sums that survive or leave contributions as they are are measured of f32",
                 )
                 .hint("leave out --numbers, or --survive and --beside"))
-            }
-            _ if self.is_beside && self.survival == Survival::Made => {
-                Err(Fault::caller("what stays as it is need not be made again")
-                    .hint("use --survive kept, or leave out --beside"))
             }
             _ if self.tls
                 && (launcher != "processes" || self.transport.as_deref() != Some("tcp")) =>
@@ -228,12 +211,11 @@ impl AllReduce {
         for round in 0..self.repeats + WARM_UP {
             merger.merge(self::update(vec![0.0]))?;
             let begun = now();
-            let mut sum = match self.survival {
-                _ if self.is_beside => merger.merge_beside(update, room)?,
-                Survival::Kept => merger.merge_kept(update)?,
-                Survival::Lost | Survival::Made => merger.merge(update)?,
+            let mut sum = match self.is_beside {
+                true => merger.merge_beside(update, room)?,
+                false => merger.merge(update)?,
             };
-            if self.survival != Survival::Lost {
+            if self.survives {
                 sum = confirmed(sum, &mut words)?;
             }
             if round >= WARM_UP {

@@ -169,26 +169,15 @@ impl Flock {
         &self.participants
     }
 
-    /// Sums blocks over all members, in place. All members call it with the same names and shapes, and all get the same
-    /// bits. When a member is lost the others finish the same sum: with the contributions of those who are left, or,
-    /// where one of them has the complete result already, with that.
+    /// Sums blocks over all members into `sums`, whose vectors serve where they have the shape of the blocks; the blocks stay as
+    /// they are. All members call it with the same names and shapes, and all get the same bits. When a member is lost the
+    /// others finish the same sum: with the contributions of those who are left, or, where one of them has the complete result
+    /// already, with that. That blocks stay is all that this needs, so that it costs next to nothing; a sum that
+    /// overwrote them could not be begun again.
     ///
     /// # Errors
     /// The coordinator's verdict, when the flock is over; or a lost member, where the host does not let flocks survive.
-    pub fn merge(&mut self, blocks: &mut Vec<Block>) -> Result<()> {
-        let mut update = Update { blocks: std::mem::take(blocks) };
-        update.blocks.push(self.name());
-        *blocks = self.merged(&mut Offer::Kept(update))?;
-        Ok(())
-    }
-
-    /// As [`merge`](Flock::merge), but the blocks stay as they are, and their sum is put into `sums`, whose vectors serve where they
-    /// have the shape of the blocks. That they stay is all that surviving needs of them: it takes no other memory than a
-    /// sum that would be lost, and as little time.
-    ///
-    /// # Errors
-    /// As [`merge`](Flock::merge).
-    pub fn merge_into(&mut self, blocks: &mut Vec<Block>, sums: &mut Vec<Block>) -> Result<()> {
+    pub fn merge(&mut self, blocks: &mut Vec<Block>, sums: &mut Vec<Block>) -> Result<()> {
         let mut update = Update { blocks: std::mem::take(blocks) };
         update.blocks.push(self.name());
         let mut offer = Offer::Beside(update, Update { blocks: std::mem::take(sums) });
@@ -202,8 +191,8 @@ impl Flock {
     }
 
     /// As [`merge`](Flock::merge), of blocks that can be made again: `make` is called for each attempt at the sum, which is one unless
-    /// a member is lost. Nothing is kept beside the sum, so that it takes no second vector, and as little time as one that
-    /// would be lost.
+    /// a member is lost. The sum is made in place of them: it takes no second vector, and as little time as one that would be
+    /// lost.
     ///
     /// # Errors
     /// As [`merge`](Flock::merge).
@@ -357,8 +346,8 @@ impl Flock {
     }
 
     fn barrier(&mut self, name: &str) -> Result<()> {
-        let word = Update { blocks: vec![Block::counts(name, vec![1])] };
-        self.sum(false, &mut Offer::Kept(word)).map(|_| ())
+        let word = |_: Seat| Update { blocks: vec![Block::counts(name, vec![1])] };
+        self.sum(false, &mut Offer::Made(&word)).map(|_| ())
     }
 }
 
@@ -488,8 +477,9 @@ mod tests {
             let member = || {
                 let mut flock = Flock::join(&options).unwrap();
                 let mut blocks = vec![Block::dense("ones", vec![1.0; 4])];
-                flock.merge(&mut blocks).unwrap();
-                let sum = Update { blocks }.f64("ones").to_vec();
+                let mut sums = Vec::new();
+                flock.merge(&mut blocks, &mut sums).unwrap();
+                let sum = Update { blocks: sums }.f64("ones").to_vec();
                 let (world, names) = (flock.world(), flock.participants().len());
                 flock.leave().unwrap();
                 (sum, world, names)

@@ -59,11 +59,9 @@ pub struct Merger {
     shared: Option<SharedSum>,
     /// Where the group that this seat sums with first shares a host.
     near: Option<SharedSum>,
-    /// Whether the sum in progress must give its contribution back if it fails, and what it has to give.
+    /// Whether the sum in progress leaves its contribution as it is, and what it has to give back.
     keeps: bool,
     kept: Option<Update>,
-    /// Whether the contribution is wanted back even where the sum succeeds.
-    returns: bool,
     spare: Spare,
     /// Once this seat is about to leave: sums since nothing is held back any more.
     parting: Option<u32>,
@@ -140,7 +138,6 @@ impl Merger {
             near: None,
             keeps: false,
             kept: None,
-            returns: false,
             spare: Spare::default(),
             parting: None,
             work: None,
@@ -340,24 +337,8 @@ impl Merger {
         merged
     }
 
-    /// As [`merge`](Merger::merge); where it fails, [`contribution`](Merger::contribution) gives the update back. Sums of numbers as
-    /// they are take no copy for this, only a second vector.
-    ///
-    /// # Errors
-    /// As [`merge`](Merger::merge).
-    pub fn merge_kept(&mut self, update: Update) -> Result<Update> {
-        self.keeps = matches!(self.way, Way::Played(..));
-        self.kept = (!self.keeps).then(|| update.clone());
-        let merged = self.merge(update);
-        self.keeps = false;
-        if merged.is_ok() && !self.returns {
-            self.kept = None;
-        }
-        merged
-    }
-
-    /// As [`merge_kept`](Merger::merge_kept), which makes the sum in the vectors of `room` that have its shape;
-    /// [`contribution`](Merger::contribution) gives the update back in any case.
+    /// As [`merge`](Merger::merge), but the update stays as it is, [`contribution`](Merger::contribution) gives it back in any case,
+    /// and the sum is made in the vectors of `room` that have its shape. Numbers that travel as they are take no copy for it.
     ///
     /// # Errors
     /// As [`merge`](Merger::merge).
@@ -373,14 +354,14 @@ impl Merger {
             Some(shared) => shared.offer(room),
             None => self.spare.keep(room),
         }
-        self.returns = true;
-        let merged = self.merge_kept(update);
-        self.returns = false;
+        self.keeps = matches!(self.way, Way::Played(..));
+        self.kept = (!self.keeps).then(|| update.clone());
+        let merged = self.merge(update);
+        self.keeps = false;
         merged
     }
 
-    /// What this seat contributed to the last [`merge_kept`](Merger::merge_kept), which failed, or to the last
-    /// [`merge_beside`](Merger::merge_beside).
+    /// What this seat contributed to the last [`merge_beside`](Merger::merge_beside).
     pub fn contribution(&mut self) -> Option<Update> {
         self.kept.take().or_else(|| self.shared.as_mut().and_then(SharedSum::contribution))
     }
@@ -489,16 +470,8 @@ impl Merger {
             self.net.recycle(self.group[from.index()], payload);
         }
         let (sum, contribution) = machine.take_both();
-        match (outcome, contribution) {
-            (Ok(()), Some(kept)) if self.returns => self.kept = Some(kept),
-            (Ok(()), Some(spent)) => self.spare.keep(spent),
-            (Ok(()), None) => {}
-            (Err(fault), contribution) => {
-                self.kept = contribution;
-                return Err(fault);
-            }
-        }
-        Ok(sum)
+        self.kept = self.kept.take().or(contribution);
+        outcome.map(|()| sum)
     }
 
     /// Performs what the machine wants done, until its sum is complete.

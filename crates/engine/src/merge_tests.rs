@@ -98,16 +98,19 @@ fn large(seat: usize, round: u64) -> Update {
 }
 
 #[test]
-fn sums_of_kept_contributions_have_the_bits_of_others() {
+fn sums_beside_contributions_have_the_bits_of_others_and_change_nothing() {
     for (topology, world) in [("ring", 2), ("ring", 3), ("tree", 4), ("star", 3)] {
         let seats = perches(world);
         run_all(&seats, |perch| {
             let (mut plain, mut keeping) =
                 (merger(&perch, 1, topology), merger(&perch, 2, topology));
+            let mut room = Update::default();
             for round in 0..3 {
-                let wanted = plain.merge(large(perch.seat(), round)).unwrap();
-                let sum = keeping.merge_kept(large(perch.seat(), round)).unwrap();
-                assert!(sum == wanted, "{topology}, {world} seats, round {round}");
+                let mine = large(perch.seat(), round);
+                let wanted = plain.merge(mine.clone()).unwrap();
+                room = keeping.merge_beside(mine.clone(), room).unwrap();
+                assert!(room == wanted, "{topology}, {world} seats, round {round}");
+                assert!(keeping.contribution() == Some(mine), "{topology}, {world} seats");
             }
         });
     }
@@ -214,7 +217,9 @@ fn statistics_travel_as_they_are_under_every_codec_over_every_topology_that_sums
             run_all(&perches(world), |perch| {
                 let mut merger = lossy(&perch, (codec, topology), None);
                 let sum = merger.merge(with_statistics(perch.seat())).unwrap();
-                assert_eq!(merger.merge_kept(with_statistics(perch.seat())).unwrap(), sum);
+                let mine = with_statistics(perch.seat());
+                assert_eq!(merger.merge_beside(mine.clone(), Update::default()).unwrap(), sum);
+                assert_eq!(merger.contribution(), Some(mine));
                 sum
             })
         };

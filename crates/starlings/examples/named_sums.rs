@@ -66,17 +66,13 @@ fn join(address: &str, ticket: &str, words: &[&str]) -> Result<()> {
             let mine = contributing(|| (0..width).map(|at| own(me, round, at)).collect());
             vec![Block::counts("names", vec![1 << me]), Block::dense("numbers", mine)]
         };
-        // Contributions are kept, left where they are and made again in turn: what survives a loss is the same.
-        let mut blocks = make();
-        match round % 3 {
-            0 => flock.merge(&mut blocks)?,
-            1 => {
-                flock.merge_into(&mut blocks, &mut room)?;
-                std::mem::swap(&mut blocks, &mut room);
-            }
-            _ => blocks = flock.merge_made(make)?,
+        // Contributions stay where they are and are made again in turn: what survives a loss is the same.
+        if round % 2 == 0 {
+            flock.merge(&mut make(), &mut room)?;
+        } else {
+            room = flock.merge_made(make)?;
         }
-        let sum = Update { blocks };
+        let sum = Update { blocks: std::mem::take(&mut room) };
         let (names, sums) = (sum.i64("names")[0], sum.f64("numbers"));
         let members: Vec<u64> = flock.participants().iter().map(|rank| rank.0.into()).collect();
         let of = |at: u64| members.iter().map(|&member| own(member, round, at)).sum::<f64>();
@@ -86,6 +82,7 @@ fn join(address: &str, ticket: &str, words: &[&str]) -> Result<()> {
             "{{\"round\": {round}, \"names\": {names}, \"members\": {members:?}, \"wrong\": {}, \"digest\": \"{digest:x}\"}}",
             wrong.map_or("null".to_string(), |at| at.to_string()),
         );
+        room = sum.blocks;
         std::io::stdout().flush()?;
         std::thread::sleep(Duration::from_millis(pause_ms));
     }

@@ -44,7 +44,7 @@ fn host(program: &str) -> Result<()> {
 fn work(address: &str, ticket: &str) -> Result<()> {
     let mut flock = Flock::join(&FlockOptions::new(address, Ticket::load(ticket.as_ref())?)?)?;
     let rows = flock.lease_rows(ROWS);
-    let (mut slope, mut constant) = (0.0, 0.0);
+    let (mut slope, mut constant, mut sums) = (0.0, 0.0, Vec::new());
     for _ in 0..200 {
         let mut gradient = vec![0.0; 2];
         for row in rows.clone() {
@@ -54,9 +54,8 @@ fn work(address: &str, ticket: &str) -> Result<()> {
             gradient[0] += error * x;
             gradient[1] += error;
         }
-        let mut blocks = vec![Block::dense("gradient", gradient)];
-        flock.merge(&mut blocks)?;
-        let gradient = blocks[0].f64s();
+        flock.merge(&mut vec![Block::dense("gradient", gradient)], &mut sums)?;
+        let gradient = sums[0].f64s();
         slope -= 1.0 / ROWS as f64 * gradient[0];
         constant -= 1.0 / ROWS as f64 * gradient[1];
     }

@@ -49,7 +49,7 @@ pub use starlings_data::{
     Column, ColumnKind, ColumnRef, DataSpec, Encoding, LabelNeed, Schema, Source, Survey, Target,
     fold_of_rows, survey,
 };
-pub use starlings_engine::bench::{AllReduce, Survival, Timing, Width};
+pub use starlings_engine::bench::{AllReduce, Timing, Width};
 pub use starlings_engine::checkpoints::{is_address, store_at as checkpoint_store};
 pub use starlings_engine::choices::{Carriage, Choices, codec, gate, register, rule, summing};
 pub use starlings_engine::clock::Observer;

@@ -29,13 +29,13 @@ fn fly_with<T: Send>(
 fn members_sum_and_hear_rank_zero() {
     let results = fly(3, |mut flock| {
         let rank = f64::from(flock.seat().0);
-        let mut blocks = vec![Block::dense("sum", vec![rank, 1.0])];
-        flock.merge(&mut blocks)?;
+        let mut sums = Vec::new();
+        flock.merge(&mut vec![Block::dense("sum", vec![rank, 1.0])], &mut sums)?;
         let mut word = vec![Block::dense("word", vec![rank + 7.0])];
         flock.broadcast(&mut word)?;
         let rows = flock.lease_rows(10);
         flock.leave()?;
-        Ok((blocks[0].f64s().to_vec(), word[0].f64s()[0], rows))
+        Ok((sums[0].f64s().to_vec(), word[0].f64s()[0], rows))
     });
     let mut leased = Vec::new();
     for result in results {
@@ -106,13 +106,13 @@ fn a_shuffle_brings_everyone_what_the_others_had_for_it() {
 #[test]
 fn a_member_that_vanishes_is_named_to_the_others() {
     let results = fly_with(FlockHost::mortal(3).unwrap(), 3, |mut flock| {
-        let mut blocks = vec![Block::dense("sum", vec![1.0])];
-        flock.merge(&mut blocks)?;
+        let (mut blocks, mut sums) = (vec![Block::dense("sum", vec![1.0])], Vec::new());
+        flock.merge(&mut blocks, &mut sums)?;
         if flock.seat().0 == 1 {
             // Dropped without leaving: to the others it is a death.
             return Ok(());
         }
-        flock.merge(&mut blocks).and(flock.leave())
+        flock.merge(&mut blocks, &mut sums).and(flock.leave())
     });
     let faults: Vec<_> = results.into_iter().filter_map(Result::err).collect();
     assert_eq!(faults.len(), 2);
@@ -139,7 +139,6 @@ fn misuse_is_refused() {
 /// The ways to sum in a loop of one's own.
 #[derive(Clone, Copy)]
 enum Way {
-    InPlace,
     Into,
     Made,
 }
@@ -151,11 +150,11 @@ fn sums_go_into_the_memory_that_is_given_and_contributions_stay() {
             let mut blocks =
                 vec![Block::dense("sum", vec![1.5; 200_000]), Block::dense("b", vec![2.0])];
             let (before, mut sums) = (blocks.clone(), Vec::new());
-            flock.merge_into(&mut blocks, &mut sums)?;
+            flock.merge(&mut blocks, &mut sums)?;
             let place = sums[0].f64s().as_ptr();
             // Whoever gives the sums back gets the next ones in the same memory, over and over.
             for _ in 0..3 {
-                flock.merge_into(&mut blocks, &mut sums)?;
+                flock.merge(&mut blocks, &mut sums)?;
                 assert!(blocks == before, "contributions changed");
                 assert_eq!(sums[0].f64s().as_ptr(), place);
                 assert!(sums[0].f64s().iter().all(|sum| *sum == 1.5 * f64::from(members)));
@@ -171,7 +170,7 @@ fn sums_go_into_the_memory_that_is_given_and_contributions_stay() {
 /// and know whose contributions are in it. Rank i contributes 2^i, so that a sum names its contributors.
 #[test]
 fn sums_are_finished_by_those_who_are_left_and_name_their_contributors() {
-    let ways = [Way::InPlace, Way::Into, Way::Made];
+    let ways = [Way::Into, Way::Made];
     for (size, way) in ways.into_iter().flat_map(|way| [(3, way), (100_000, way)]) {
         let results = fly(4, |mut flock| {
             let first = flock.seat().0;
@@ -186,17 +185,15 @@ fn sums_are_finished_by_those_who_are_left_and_name_their_contributors() {
                     numbers[0] = f64::from(1 << first);
                     vec![Block::dense("sum", numbers)]
                 };
-                let mut blocks = make();
                 match way {
-                    Way::InPlace => flock.merge(&mut blocks)?,
                     Way::Into => {
-                        flock.merge_into(&mut blocks, &mut room)?;
+                        let mut blocks = make();
+                        flock.merge(&mut blocks, &mut room)?;
                         assert_eq!(blocks, make(), "what was contributed stays as it is");
-                        std::mem::swap(&mut blocks, &mut room);
                     }
-                    Way::Made => blocks = flock.merge_made(make)?,
+                    Way::Made => room = flock.merge_made(make)?,
                 }
-                let sum = blocks[0].f64s();
+                let sum = room[0].f64s();
                 let members = flock.participants().iter().map(|seat| 1 << seat.0).sum::<u32>();
                 assert_eq!(sum[0], f64::from(members), "{:?}", flock.participants());
                 let count = flock.participants().len() as f64;
@@ -225,7 +222,7 @@ fn what_rank_zero_says_is_heard_though_it_vanishes_and_another_takes_its_place()
         let first = flock.seat().0;
         let mut word = vec![Block::dense("word", vec![f64::from(first) + 7.0])];
         // Whoever vanishes before all are linked ends the flock before it begins.
-        flock.merge(&mut [Block::dense("here", vec![1.0])].to_vec())?;
+        flock.merge(&mut vec![Block::dense("here", vec![1.0])], &mut Vec::new())?;
         if first == 0 {
             return Ok(7.0);
         }

@@ -64,26 +64,22 @@ pub(super) fn run(suite: &Suite<'_>, outcome: &mut Outcome) {
     }
     for size in SIZES.iter().filter(|size| size.is_quick || !suite.is_quick) {
         for transport in ["tcp", "shared"] {
-            let case = format!(
-                "sums that survive against others, {transport}, 2 processes, {}",
-                size.name
-            );
-            let way = format!("--transport {transport}");
-            let mut plain = ours(suite, 2, size, &way);
-            plain.name = "lost with a worker".to_string();
-            let mut made = ours(suite, 2, size, &format!("{way} --survive made"));
-            made.name = "starlings, made again after a loss".to_string();
-            let kept = ours(suite, 2, size, &format!("{way} --survive kept"));
-            let contenders = [kept, made, plain];
             // They are to differ by less than the machine's noise in a few rounds; short ones by much less.
             let times = if size.bytes > 4 << 20 { 8 } else { 40 };
             let often = Size { rounds: times * size.rounds + 1, ..*size };
-            compare(suite, outcome, (&case, 2), &often, &contenders);
-            let case = format!("{case}, into other memory");
-            let mut plain = ours(suite, 2, size, &format!("{way} --beside"));
-            plain.name = "lost with a worker".to_string();
-            let kept = ours(suite, 2, size, &format!("{way} --beside --survive kept"));
-            compare(suite, outcome, (&case, 1), &often, &[kept, plain]);
+            for (flags, words) in
+                [("--beside", "into other memory"), ("", "made again after a loss")]
+            {
+                let case = format!(
+                    "sums that survive against others, {transport}, 2 processes, {}, {words}",
+                    size.name
+                );
+                let way = format!("--transport {transport} {flags}");
+                let mut plain = ours(suite, 2, size, &way);
+                plain.name = "lost with a worker".to_string();
+                let surviving = ours(suite, 2, size, &format!("{way} --survive"));
+                compare(suite, outcome, (&case, 1), &often, &[surviving, plain]);
+            }
         }
     }
     if suite.python.is_none() {

@@ -5,7 +5,7 @@ use crate::output::{say, say_json};
 use clap::{Args, Subcommand};
 use serde_json::json;
 use starlings::observe::figures;
-use starlings::{AllReduce, Fault, Predictor, Result, Survival, Ticket, Timing, Width, resolve};
+use starlings::{AllReduce, Fault, Predictor, Result, Ticket, Timing, Width, resolve};
 
 /// Measure this machine
 #[derive(Args)]
@@ -68,7 +68,7 @@ struct Sums {
     /// Copy the numbers into shared memory although the others could read them where they are
     #[arg(long)]
     copied: bool,
-    /// Make the sums in other memory, so that what was contributed stays as it is (`Flock::merge_into`)
+    /// Make the sums in other memory, so that what was contributed stays as it is (`Flock::merge`)
     #[arg(long)]
     beside: bool,
     /// What is summed: f32, f64, or f64 by the reproducible fold
@@ -77,10 +77,10 @@ struct Sums {
     /// Inside TLS, as links between hosts are
     #[arg(long)]
     tls: bool,
-    /// Sums that survive the loss of a worker, as those of a training loop of one's own do: of contributions that are kept, or
-    /// of ones that are made again
-    #[arg(long, num_args = 0..=1, default_missing_value = "kept", value_parser = ["kept", "made"])]
-    survive: Option<String>,
+    /// Sums that survive the loss of a worker, as those of a training loop of one's own do: because what was contributed stays
+    /// as it is (with --beside), or can be made again (without)
+    #[arg(long)]
+    survive: bool,
     /// How many sums to time [default: 2000 for 4KB and less, fewer for more, at least 5]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
     repeats: Option<u32>,
@@ -107,11 +107,7 @@ pub(super) fn run(arguments: Arguments) -> Result<()> {
         is_copied: sums.copied,
         is_beside: sums.beside,
         tls: sums.tls,
-        survival: match sums.survive.as_deref() {
-            None => Survival::Lost,
-            Some("made") => Survival::Made,
-            Some(_) => Survival::Kept,
-        },
+        survives: sums.survive,
         fold: match sums.numbers.as_str() {
             "f64" => Width::Double,
             "reproducible" => Width::Reproducible,

@@ -4,7 +4,7 @@
 
 use super::Flock;
 use super::surviving::Offer;
-use starlings_core::{Block, Fault, Result, Update, contributing};
+use starlings_core::{Block, Fault, Result, Seat, Update, contributing};
 use starlings_nn::modules::{
     Gradients, GradientsParams, Module, digest, shapes, weights, with_weights,
 };
@@ -17,8 +17,8 @@ impl Flock {
     /// A lost member; a member with another network.
     pub fn broadcast_weights<M: Module>(&mut self, model: M) -> Result<M> {
         let mine = i64::from(digest(&model));
-        let word = Update { blocks: vec![Block::counts("network", vec![mine, 1])] };
-        let told = self.sum(false, &mut Offer::Kept(word))?;
+        let word = |_: Seat| Update { blocks: vec![Block::counts("network", vec![mine, 1])] };
+        let told = self.sum(false, &mut Offer::Made(&word))?;
         let [sum, members] = told.i64("network") else { unreachable!("two numbers") };
         // Where all have the same number their sum is a multiple of it; where two differ, it is not so for one of them.
         if *sum != mine * members {

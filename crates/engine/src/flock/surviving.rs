@@ -44,9 +44,7 @@ impl Progress {
 
 /// What a member contributes to a sum.
 pub(super) enum Offer<'a> {
-    /// The same, whatever its seat becomes: not copied, but kept while the sum is made.
-    Kept(Update),
-    /// As kept, and still there afterwards; the sum is made in the other's memory.
+    /// The same, whatever its seat becomes, and still there afterwards; the sum is made in the other's memory.
     Beside(Update, Update),
     /// Made for each seat that it has while the sum is made.
     Made(&'a dyn Fn(Seat) -> Update),
@@ -65,11 +63,10 @@ impl Flock {
             self.merger.begin(Step(self.steps));
             self.enter("a sum");
             let outcome = self.attempt(lossy, offer);
-            // What was kept is taken from the merger before that is made anew.
+            // A contribution is taken from the merger before that is made anew.
             let returned = match offer {
-                Offer::Kept(update) if outcome.is_err() => self.take_back(lossy, update),
                 Offer::Beside(update, _) => self.take_back(lossy, update),
-                Offer::Kept(_) | Offer::Made(_) => Ok(()),
+                Offer::Made(_) => Ok(()),
             };
             match outcome {
                 Ok(sum) => {
@@ -88,7 +85,7 @@ impl Flock {
     }
 
     fn take_back(&mut self, lossy: bool, update: &mut Update) -> Result<()> {
-        let gone = || Fault::machine("a contribution that was kept is gone");
+        let gone = || Fault::machine("what was contributed is gone");
         *update = self.merger_of(lossy).contribution().ok_or_else(gone)?;
         Ok(())
     }
@@ -110,11 +107,9 @@ impl Flock {
 
     fn attempt(&mut self, lossy: bool, offer: &mut Offer<'_>) -> Result<Update> {
         failpoint!("flock-before-sum");
-        let (survives, seat) = (self.survives, self.seat());
+        let seat = self.seat();
         let merger = self.merger_of(lossy);
         let sum = match offer {
-            Offer::Kept(update) if survives => merger.merge_kept(std::mem::take(update))?,
-            Offer::Kept(update) => merger.merge(std::mem::take(update))?,
             Offer::Beside(update, room) => {
                 merger.merge_beside(std::mem::take(update), std::mem::take(room))?
             }

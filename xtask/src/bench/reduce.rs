@@ -68,13 +68,13 @@ pub(super) fn run(suite: &Suite<'_>, outcome: &mut Outcome) {
             let times = if size.bytes > 4 << 20 { 8 } else { 40 };
             let often = Size { rounds: times * size.rounds + 1, ..*size };
             for (flags, words) in
-                [("--beside", "into other memory"), ("", "made again after a loss")]
+                [(" --beside", "into other memory"), ("", "made again after a loss")]
             {
                 let case = format!(
                     "sums that survive against others, {transport}, 2 processes, {}, {words}",
                     size.name
                 );
-                let way = format!("--transport {transport} {flags}");
+                let way = format!("--transport {transport}{flags}");
                 let mut plain = ours(suite, 2, size, &way);
                 plain.name = "lost with a worker".to_string();
                 let surviving = ours(suite, 2, size, &format!("{way} --survive"));

@@ -11,9 +11,9 @@ use tempfile::tempdir;
 /// Mini-batches on dense rows, with momentum: every row of the weights has a state beside it.
 const DIGITS: &str = "[data]\ntrain = 'digits'\nlabel = 'class'\n\
     [learner]\nname = 'logistic-regression'\nsolver = 'momentum'\nlearning_rate = 0.001\n\
-    [train]\nepochs = 12\nbatch = 32\nseed = 3\n\
+    [train]\nepochs = 60\nbatch = 32\nseed = 3\n\
     [cluster]\nlauncher = 'processes'\nworkers = 3\ntopology = 'star'\n";
-const DIGITS_ROWS: u64 = 12 * 1438;
+const DIGITS_ROWS: u64 = 60 * 1438;
 
 /// Mini-batches that touch a few rows of large tables each.
 const RATINGS: &str = "[data]\ntrain = 'synthetic://ratings?rows=20000&users=400&items=200&rank=4&seed=1'\nlabel = 'rating'\n\

@@ -7,12 +7,14 @@ use super::{Flock, mergers};
 use crate::choices::summing;
 use crate::exchange::packet::Losses;
 use crate::merge::{MergeOptions, Merger};
-use crate::net::PART_BYTES;
 use crate::net::kinds::STANDINGS;
+use crate::net::{Net, PART_BYTES};
 use crate::recovery::Flocked;
 use crate::stock::host_memory;
 use starlings_core::{Blame, Block, Deadline, Fault, Result, Seat, Step, Update, failpoint};
 use starlings_transport::{Header, Lane};
+use std::sync::Arc;
+use std::time::Duration;
 
 /// Results up to this are kept; for larger ones members wait for each other.
 const KEPT_BYTES: usize = 256 << 10;
@@ -39,6 +41,57 @@ impl Progress {
     /// As one number: twice the calls, and one more with the next result in hand.
     fn rank(&self) -> u64 {
         2 * self.calls + u64::from(self.in_hand)
+    }
+
+    fn take_in_hand(&mut self) -> Update {
+        self.in_hand = false;
+        self.calls += 1;
+        self.last.take().unwrap_or_default()
+    }
+
+    /// Everyone says how far it is; whoever has the result that others lack gives it to them. Nobody goes on with a large one
+    /// before all have it, for nobody keeps it then: should the giver be lost on its way, another has it in hand.
+    fn conclude(&mut self, net: &Arc<Net>, patience: Duration) -> Result<Option<Update>> {
+        let (me, by) = (net.seat(), Deadline::after(patience));
+        let mut ranks = vec![0; net.world() as usize];
+        ranks[me.index()] = self.rank() as i64;
+        let options = MergeOptions::exact(STANDINGS, net, summing("tree", "")?, patience);
+        let mut standings = Merger::new(net.clone(), options);
+        let told = standings.merge(Update { blocks: vec![Block::counts("ranks", ranks)] })?;
+        let ranks: Vec<u64> = told.i64("ranks").iter().map(|&rank| rank as u64).collect();
+        failpoint!("flock-ranks");
+        let Some((source, behind)) = owed(&ranks) else {
+            return Ok(self.in_hand.then(|| self.take_in_hand()));
+        };
+        let header = Header { lane: Lane::Control, kind: HANDOVER, step: Step(0), tag: 0 };
+        if me == source {
+            let result = self.last.as_ref();
+            let result = result.ok_or_else(|| Fault::machine("a result that was kept is gone"))?;
+            let bytes = postcard::to_stdvec(result).expect("plain data serialises");
+            for &to in &behind {
+                failpoint!("flock-handing-over");
+                net.send_parts(to, header, (&bytes, PART_BYTES), by)?;
+                failpoint!("flock-handed-over");
+            }
+        }
+        if behind.contains(&me) {
+            let bytes = net.next_parts(source, (header, host_memory() / 2), by)?;
+            let result: Update = postcard::from_bytes(&bytes).map_err(|_| {
+                Fault::peer(Some(source), format!("{source} handed over what cannot be read"))
+            })?;
+            if is_kept(&result) {
+                self.calls += 1;
+                self.last = Some(result.clone());
+                return Ok(Some(result));
+            }
+            (self.last, self.in_hand) = (Some(result), true);
+        }
+        if !self.in_hand {
+            return Ok(None);
+        }
+        failpoint!("flock-in-hand");
+        standings.meet()?;
+        Ok(Some(self.take_in_hand()))
     }
 }
 
@@ -128,13 +181,7 @@ impl Flock {
         (self.progress.last, self.progress.in_hand) = (Some(sum), true);
         failpoint!("flock-in-hand");
         self.exact.meet()?;
-        Ok(self.take_in_hand())
-    }
-
-    fn take_in_hand(&mut self) -> Update {
-        self.progress.in_hand = false;
-        self.progress.calls += 1;
-        self.progress.last.take().unwrap_or_default()
+        Ok(self.progress.take_in_hand())
     }
 
     /// Goes on with those who are left. Gives the result of the sum in progress, where someone has it.
@@ -154,7 +201,7 @@ impl Flock {
             self.regroup.accuse(&fault);
             let Flocked { net, .. } = self.regroup.regroup()?;
             self.net = net;
-            match self.conclude() {
+            match self.progress.conclude(&self.net, self.options.patience) {
                 Ok(result) => {
                     (self.merger, self.exact) = mergers(&self.net, &self.options);
                     self.merger.restore(losses.clone(), world == self.world());
@@ -163,43 +210,6 @@ impl Flock {
                 Err(next) => fault = next,
             }
         }
-    }
-
-    /// Everyone says how far it is; whoever has the result that others lack gives it to them.
-    fn conclude(&mut self) -> Result<Option<Update>> {
-        let (net, patience) = (&self.net, self.options.patience);
-        let (me, by) = (net.seat(), Deadline::after(patience));
-        let mut ranks = vec![0; net.world() as usize];
-        ranks[me.index()] = self.progress.rank() as i64;
-        let options = MergeOptions::exact(STANDINGS, net, summing("tree", "")?, patience);
-        let told = Merger::new(net.clone(), options)
-            .merge(Update { blocks: vec![Block::counts("ranks", ranks)] })?;
-        let ranks: Vec<u64> = told.i64("ranks").iter().map(|&rank| rank as u64).collect();
-        failpoint!("flock-ranks");
-        let Some((source, behind)) = owed(&ranks) else {
-            return Ok(self.progress.in_hand.then(|| self.take_in_hand()));
-        };
-        let header = Header { lane: Lane::Control, kind: HANDOVER, step: Step(0), tag: 0 };
-        if me == source {
-            let result = self.progress.last.as_ref();
-            let result = result.ok_or_else(|| Fault::machine("a result that was kept is gone"))?;
-            let bytes = postcard::to_stdvec(result).expect("plain data serialises");
-            for &to in &behind {
-                failpoint!("flock-handing-over");
-                net.send_parts(to, header, (&bytes, PART_BYTES), by)?;
-                failpoint!("flock-handed-over");
-            }
-        }
-        if !behind.contains(&me) {
-            return Ok(self.progress.in_hand.then(|| self.take_in_hand()));
-        }
-        let bytes = net.next_parts(source, (header, host_memory() / 2), by)?;
-        let result: Update = postcard::from_bytes(&bytes).map_err(|_| {
-            Fault::peer(Some(source), format!("{source} handed over what cannot be read"))
-        })?;
-        self.progress.calls += 1;
-        self.progress.last = (result.bytes() <= KEPT_BYTES).then(|| result.clone());
-        Ok(Some(result))
     }
 }
 
@@ -222,6 +232,50 @@ fn owed(ranks: &[u64]) -> Option<(Seat, Vec<Seat>)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bridge::adder::{PATIENCE, Perch, perches, run_all};
+
+    /// A result that is too large to be kept.
+    fn large() -> Update {
+        Update { blocks: vec![Block::dense("sum", vec![1.5; KEPT_BYTES])] }
+    }
+
+    /// A seat that has a large result in hand, gives it to some of those who have not, and is gone.
+    fn gives_to(perch: &Perch, some: &[u32]) {
+        let told = Update { blocks: vec![Block::counts("ranks", vec![1, 0, 0])] };
+        perch.exact(STANDINGS).merge(told).unwrap();
+        let bytes = postcard::to_stdvec(&large()).unwrap();
+        let header = Header { lane: Lane::Control, kind: HANDOVER, step: Step(0), tag: 0 };
+        for &to in some {
+            let by = Deadline::after(PATIENCE);
+            perch.net.send_parts(Seat(to), header, (&bytes, PART_BYTES), by).unwrap();
+        }
+        perch.net.close();
+    }
+
+    /// Found by chaos (seed 150149): who had been given the result went on with it, and the next giver was to be one who had
+    /// it no longer.
+    #[test]
+    fn who_is_given_a_large_result_has_it_in_hand_until_all_have_it() {
+        let ranks = run_all(&perches(3), |perch| {
+            if perch.seat() == 0 {
+                gives_to(&perch, &[1]);
+                return None;
+            }
+            let mut progress = Progress::default();
+            progress.conclude(&perch.net, PATIENCE).unwrap_err();
+            Some((progress.rank(), progress.last.is_some()))
+        });
+        // The second can give it to the third in the next lineup.
+        assert_eq!(ranks, [None, Some((1, true)), Some((0, false))]);
+        let results = run_all(&perches(2), |perch| {
+            let in_hand = perch.seat() == 0;
+            let last = in_hand.then(large);
+            let mut progress = Progress { calls: 0, last, in_hand };
+            let result = progress.conclude(&perch.net, PATIENCE).unwrap();
+            (result == Some(large()), progress.rank())
+        });
+        assert_eq!(results, [(true, 2), (true, 2)]);
+    }
 
     #[test]
     fn whoever_has_a_result_owes_it_to_those_who_have_not() {

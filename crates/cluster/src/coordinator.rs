@@ -33,6 +33,8 @@ use std::time::{Duration, Instant};
 /// Messages that may wait for the coordinator before its readers stop reading.
 const INBOX_MAX: usize = 1024;
 const TICK: Duration = Duration::from_millis(50);
+/// Between two looks at whether the door is closed.
+const CLOSING: Duration = Duration::from_millis(5);
 const SEND_MS: u64 = 2_000;
 const MODEL_MS: u64 = 60_000;
 /// How long survivors may take to say what they saw, once the job is over without success.
@@ -175,9 +177,10 @@ impl Coordinator {
             let over = std::sync::atomic::AtomicBool::new(false);
             let over = Arc::new(over);
             let accepting = over.clone();
-            scope.spawn(move || accept_all(listener, first, &sender, &accepting));
+            let door = scope.spawn(move || accept_all(listener, first, &sender, &accepting));
             let ended = desk.serve(&inbox, stop);
             over.store(true, std::sync::atomic::Ordering::Relaxed);
+            desk.send_away_the_last(&inbox, &|| door.is_finished());
             // Readers that still want to say something must not wait for ever.
             drop(inbox);
             desk.close();
@@ -397,6 +400,23 @@ impl Desk {
         for id in std::mem::take(&mut self.silent) {
             let word = self.last_word.clone().unwrap_or(ToWorker::Done);
             self.tell_worker(id, word);
+        }
+    }
+
+    /// Whoever was let in while the job ended, and until the door is closed, is told so, too.
+    fn send_away_the_last(&mut self, inbox: &Receiver<Input>, is_closed: &dyn Fn() -> bool) {
+        loop {
+            let is_last = is_closed();
+            while let Ok(input) = inbox.try_recv() {
+                if matches!(input, Input::Connected(..)) {
+                    self.take(input);
+                }
+            }
+            self.send_away_the_silent();
+            if is_last {
+                return;
+            }
+            std::thread::sleep(CLOSING);
         }
     }
 

@@ -142,3 +142,29 @@ fn whoever_was_just_welcomed_when_the_job_ends_is_told_so() {
     assert!(late.last().unwrap().contains("Done"), "{late:?}");
     assert_eq!(known.len(), 1, "it has a conversation of its own: {known:?}");
 }
+
+/// A newcomer that was let in after the coordinator's last look at who had come (seeds 150221 and 150391 of chaos).
+#[test]
+fn whoever_is_let_in_while_the_door_closes_is_told_so() {
+    let mut desk = at_work(1);
+    desk.complete(None);
+    let (sender, inbox) = sync_channel(4);
+    let (here, there) = starlings_transport::pair();
+    let here = Arc::new(here);
+    let home = IpAddr::from([127, 0, 0, 1]);
+    let looks = std::cell::Cell::new(0);
+    // It comes between the first look and the last one.
+    let is_closed = || {
+        if looks.replace(looks.get() + 1) == 1 {
+            let link = Control::new(here.clone());
+            sender.send(Input::Connected(7, link, home)).unwrap();
+        }
+        looks.get() > 1
+    };
+    desk.send_away_the_last(&inbox, &is_closed);
+    let late = Control::new(Arc::new(there));
+    let heard = || late.receive(Deadline::after_ms(100)).unwrap();
+    let heard: Vec<String> =
+        std::iter::from_fn(heard).map(|message| format!("{message:?}")).collect();
+    assert!(heard.len() == 2 && heard[1].contains("Done"), "{heard:?}");
+}

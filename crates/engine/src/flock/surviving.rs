@@ -1,6 +1,6 @@
 //! Sums of a caller's own loop that survive a loss: finished by those who are left, or taken over from one who has the
-//! result already. A contribution that the caller cannot make again, as a training job does, is kept until the sum is
-//! there. Of a small result a copy is kept, too, until the next sum; of a large one nobody goes on
+//! result already. A contribution that the caller cannot make again, as a training job does, stays as it is, and the sum is made
+//! beside it. Of a small result a copy is kept, too, until the next sum; of a large one nobody goes on
 //! before all have it, which costs a word around the flock instead.
 
 use super::{Flock, mergers};

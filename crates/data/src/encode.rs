@@ -26,6 +26,8 @@ pub(crate) struct Fitting<'a> {
     classes: Option<Dictionary>,
     grouping: Grouping,
     pile: Pile<'a>,
+    /// Rows that will be added, and all of the data set.
+    expected: (u64, u64),
     labels: Vec<f32>,
     weights: Vec<f32>,
     groups: Vec<u32>,
@@ -54,6 +56,7 @@ impl<'a> Fitting<'a> {
             classes,
             grouping: Grouping::default(),
             pile: Pile::new(schema.features, room),
+            expected: (0, 0),
             labels: vec![],
             weights: vec![],
             groups: vec![],
@@ -63,6 +66,11 @@ impl<'a> Fitting<'a> {
     /// Rows of a group may stand anywhere.
     pub(crate) fn scattered(&mut self) {
         self.grouping = Grouping::scattered();
+    }
+
+    /// So many rows will be added, of so many in all.
+    pub(crate) fn expect(&mut self, rows: u64, all: u64) {
+        self.expected = (rows, all);
     }
 
     /// Takes the next rows of the file called `name`.
@@ -111,6 +119,7 @@ impl<'a> Fitting<'a> {
             }
         };
         self.next_row = self.next_row.map(|row| row + chunk.rows as u64);
+        let is_first = self.rows() == 0;
         match picked {
             None => {
                 self.pile.add(chunk.rows, features)?;
@@ -123,6 +132,11 @@ impl<'a> Fitting<'a> {
                 self.weights.extend(beside(&chunk.weights, rows));
                 self.labels.extend(beside(&chunk.labels, rows));
             }
+        }
+        // Only the first rows say how wide they are.
+        if is_first {
+            let (rows, all) = self.expected;
+            self.pile.expect(rows.saturating_sub(self.rows() as u64), all);
         }
         Ok(Flow::More)
     }

@@ -10,6 +10,7 @@ mod columns;
 mod encode;
 mod folds;
 mod groups;
+mod growing;
 mod input;
 mod intake;
 mod joined;

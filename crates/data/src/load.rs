@@ -163,6 +163,7 @@ pub fn load_within(
         }
     }
     let mut fitting = Fitting::new(schema, prepared, room)?;
+    fitting.expect(held, survey.rows);
     for range in &ranges {
         fitting.next_row = Some(range.start);
         let mut first = 0;

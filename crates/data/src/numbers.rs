@@ -1,9 +1,10 @@
-//! The numbers of a table: in memory, or in a file of this process that is mapped into it. Whoever reads them sees a
+//! The numbers of a table: in memory, perhaps with room for more, or in a file of this process that is mapped into it. Whoever reads them sees a
 //! slice either way, so that no learner knows whether its rows fit into memory.
 //!
 //! The file is written once, has no name any more when it is mapped, and is mapped for reading only: nobody can change or
 //! shorten it while it is in use.
 
+use crate::growing::Growing;
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
@@ -14,13 +15,14 @@ pub trait Plain: bytemuck::Pod {}
 impl Plain for f32 {}
 impl Plain for u32 {}
 
-/// Many numbers, in memory or in a mapped file.
+/// Many numbers, in memory, perhaps with room for more, or in a mapped file.
 #[derive(Clone)]
 pub struct Numbers<T>(Kept<T>);
 
 #[derive(Clone)]
 enum Kept<T> {
     Memory(Vec<T>),
+    Growing(Growing<T>),
     File(Arc<Mapping>),
 }
 
@@ -29,20 +31,36 @@ impl<T: Plain> Numbers<T> {
         Numbers(Kept::File(mapping))
     }
 
+    /// In memory, so that the vector's spare capacity is room for more.
+    pub(crate) fn growing(values: Vec<T>) -> Numbers<T> {
+        Numbers(Kept::Growing(Growing::of(values)))
+    }
+
+    /// How many more can be put behind them.
+    pub(crate) fn room(&self) -> usize {
+        if let Kept::Growing(values) = &self.0 { values.room() } else { 0 }
+    }
+
+    /// These and more behind them, where nothing need be copied for it.
+    pub(crate) fn grown(&self, more: &[T]) -> Option<Numbers<T>> {
+        let Kept::Growing(values) = &self.0 else { return None };
+        values.grown(more).map(|grown| Numbers(Kept::Growing(grown)))
+    }
+
     /// Whether they lie in a file.
     #[must_use]
     pub fn is_mapped(&self) -> bool {
         matches!(self.0, Kept::File(_))
     }
 
-    /// The numbers, to change. Those in a file are brought into memory first.
+    /// The numbers, to change. Those in a file, or in memory that others may read, are copied first.
     fn to_mut(&mut self) -> &mut Vec<T> {
-        if let Kept::File(mapping) = &self.0 {
-            self.0 = Kept::Memory(mapping.numbers().to_vec());
+        if !matches!(self.0, Kept::Memory(_)) {
+            self.0 = Kept::Memory(self.to_vec());
         }
         match &mut self.0 {
             Kept::Memory(values) => values,
-            Kept::File(_) => unreachable!("brought into memory above"),
+            Kept::File(_) | Kept::Growing(_) => unreachable!("copied above"),
         }
     }
 }
@@ -54,6 +72,7 @@ impl<T: Plain> Deref for Numbers<T> {
     fn deref(&self) -> &[T] {
         match &self.0 {
             Kept::Memory(values) => values,
+            Kept::Growing(values) => values.numbers(),
             Kept::File(mapping) => mapping.numbers(),
         }
     }

@@ -3,15 +3,15 @@
 
 use crate::partition::{beside, gathered};
 use crate::spill::Pile;
-use crate::{Features, Holding, Room, Table};
+use crate::{Features, Holding, Numbers, Room, Stored, Table};
 use serde::{Deserialize, Serialize};
 use starlings_core::{Fault, Result, Shard};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Numbers in a parcel, about: some megabytes, so that what shares the link with parcels never waits for long.
-const NUMBERS: usize = 1 << 18;
+/// Numbers in a parcel, about: a quarter of a megabyte, so that what shares the link with parcels never waits for long.
+const NUMBERS: usize = 1 << 16;
 
 /// Consecutive rows of one shard.
 #[derive(Clone, PartialEq, Debug)]
@@ -188,72 +188,170 @@ impl Holding {
         }
     }
 
-    /// Exactly these shards, out of rows that are held here and of parcels. What does not fit into the room lies in a file.
+    /// Exactly these shards, out of rows that are held here and of parcels as they arrive. Where the table has room they are put
+    /// behind its rows; else those held are put down anew first, while the others still travel, and what does not fit into the
+    /// room lies in a file.
     ///
     /// # Errors
-    /// Rows that are missing, come twice or do not fit the others; a full disk.
+    /// Rows that are missing, come twice or do not fit the others, or no longer come; a full disk.
     pub fn reassembled(
         &self,
         keep: &[Shard],
-        parcels: Vec<Parcel>,
+        parcels: impl IntoIterator<Item = Result<Parcel>>,
         room: Option<&Room>,
     ) -> Result<Holding> {
-        let astray = || Fault::peer(None, "rows went astray on their way from worker to worker");
-        let mut arrived: BTreeMap<Shard, BTreeMap<u64, Parcel>> = BTreeMap::new();
-        for parcel in parcels {
-            let shard = arrived.entry(parcel.shard).or_default();
-            if shard.insert(parcel.first, parcel).is_some() {
-                return Err(astray());
-            }
-        }
-        let mut starts = BTreeMap::new();
         let mut keep = keep.to_vec();
         keep.sort_unstable();
-        let rows = keep.iter().map(|&shard| self.shard_rows(shard)).sum();
-        let mut stack = Stack::new(self.table.width(), rows, room);
-        for shard in keep {
-            starts.insert(shard, stack.rows as usize);
-            let mut next = 0;
-            if self.starts.contains_key(&shard) {
-                for parcel in self.parcels(shard) {
-                    next += parcel.rows;
-                    stack.put(parcel)?;
-                }
-            } else {
-                for (first, parcel) in arrived.remove(&shard).unwrap_or_default() {
-                    if first != next {
-                        return Err(astray());
-                    }
-                    next += parcel.rows;
-                    stack.put(parcel)?;
-                }
+        let (own, others): (Vec<Shard>, Vec<Shard>) =
+            keep.iter().partition(|shard| self.starts.contains_key(shard));
+        let rows = |shards: &[Shard]| shards.iter().map(|&shard| self.shard_rows(shard)).sum();
+        let mut starts = BTreeMap::new();
+        let mut stack = match Stack::behind(&self.table, rows(&others)) {
+            Some(stack) => {
+                starts.extend(own.iter().map(|shard| (*shard, self.starts[shard])));
+                stack
             }
-            if next != self.shard_rows(shard) {
-                return Err(astray());
+            None => {
+                let rows_in_all = (rows(&keep), self.rows_total);
+                let mut stack = Stack::new(self.table.width(), rows_in_all, room);
+                for shard in own {
+                    starts.insert(shard, stack.rows as usize);
+                    self.parcels(shard).try_for_each(|parcel| stack.put(parcel))?;
+                }
+                stack
+            }
+        };
+        let mut arrivals = Arrivals::of(others.into_iter().map(|it| (it, self.shard_rows(it))));
+        for parcel in parcels {
+            arrivals.add(parcel?)?;
+            while let Some((shard, parcel)) = arrivals.next() {
+                starts.entry(shard).or_insert(stack.rows as usize);
+                stack.put(parcel)?;
             }
         }
+        // Shards without a row never arrive.
+        keep.iter().for_each(|&shard| _ = starts.entry(shard).or_insert(stack.rows as usize));
+        arrivals.finish()?;
         let table = Arc::new(stack.finish(&self.table)?);
         Ok(Holding { table, starts, ..self.clone() })
     }
 }
 
+/// Parcels in the order in which they arrive, but that a shard is complete before the next begins: several givers send at once.
+struct Arrivals {
+    /// Of each shard that is still to come: rows that have arrived, and how many there will be.
+    due: BTreeMap<Shard, (u64, u64)>,
+    waiting: BTreeMap<Shard, VecDeque<Parcel>>,
+    /// The shard that is being put down, and how many of its rows are still to be.
+    open: Option<(Shard, u64)>,
+}
+
+impl Arrivals {
+    fn of(shards: impl Iterator<Item = (Shard, u64)>) -> Arrivals {
+        let due = shards.filter(|(_, rows)| *rows > 0).map(|(shard, rows)| (shard, (0, rows)));
+        Arrivals { due: due.collect(), waiting: BTreeMap::new(), open: None }
+    }
+
+    fn add(&mut self, parcel: Parcel) -> Result<()> {
+        let (there, rows) = self.due.get_mut(&parcel.shard).ok_or_else(astray)?;
+        if parcel.first != *there || parcel.rows == 0 || parcel.rows > *rows - *there {
+            return Err(astray());
+        }
+        *there += parcel.rows;
+        self.waiting.entry(parcel.shard).or_default().push_back(parcel);
+        Ok(())
+    }
+
+    /// The next parcel to put down, if it is there.
+    fn next(&mut self) -> Option<(Shard, Parcel)> {
+        let first = || self.waiting.keys().next().map(|&shard| (shard, self.due[&shard].1));
+        let (shard, left) = self.open.or_else(first)?;
+        self.open = Some((shard, left));
+        let queue = self.waiting.get_mut(&shard)?;
+        let parcel = queue.pop_front()?;
+        let left = left - parcel.rows;
+        if left == 0 {
+            self.waiting.remove(&shard);
+        }
+        self.open = (left > 0).then_some((shard, left));
+        Some((shard, parcel))
+    }
+
+    fn finish(self) -> Result<()> {
+        let is_whole = self.due.values().all(|(there, rows)| there == rows);
+        if is_whole { Ok(()) } else { Err(astray()) }
+    }
+}
+
+fn astray() -> Fault {
+    Fault::peer(None, "rows went astray on their way from worker to worker")
+}
+
 /// Rows put on top of each other.
 struct Stack<'a> {
-    pile: Pile<'a>,
+    ground: Ground<'a>,
     width: usize,
     rows: u64,
-    /// How many it will be.
-    rows_in_all: u64,
+    /// How many it will be, and how many the data set has.
+    rows_in_all: (u64, u64),
     labels: Vec<f32>,
     weights: Vec<f32>,
     groups: Vec<u32>,
 }
 
+/// What rows are put on.
+enum Ground<'a> {
+    /// Nothing, at first.
+    Pile(Pile<'a>),
+    /// The dense rows of a table that has room.
+    Behind(Numbers<f32>),
+}
+
+impl Ground<'_> {
+    /// Whether these rows are of the same kind.
+    fn is_like(&self, features: &Features) -> bool {
+        match self {
+            Ground::Pile(pile) => pile.is_like(features),
+            Ground::Behind(_) => matches!(features, Features::Dense { .. }),
+        }
+    }
+
+    fn add(&mut self, rows: usize, features: Features) -> Result<()> {
+        match (self, features) {
+            (Ground::Pile(pile), features) => pile.add(rows, features),
+            (Ground::Behind(numbers), Features::Dense { values, .. }) => {
+                let no_room = || Fault::machine("rows came where others had been put");
+                *numbers = numbers.grown(&values).ok_or_else(no_room)?;
+                Ok(())
+            }
+            (Ground::Behind(_), Features::Sparse { .. }) => unreachable!("refused before"),
+        }
+    }
+}
+
 impl<'a> Stack<'a> {
-    fn new(width: usize, rows_in_all: u64, room: Option<&'a Room>) -> Stack<'a> {
+    fn new(width: usize, rows_in_all: (u64, u64), room: Option<&'a Room>) -> Stack<'a> {
         let (labels, weights, groups) = (Vec::new(), Vec::new(), Vec::new());
-        let pile = Pile::new(width, room);
-        Stack { pile, width, rows: 0, rows_in_all, labels, weights, groups }
+        let ground = Ground::Pile(Pile::new(width, room));
+        Stack { ground, width, rows: 0, rows_in_all, labels, weights, groups }
+    }
+
+    /// Behind the rows of a table, if it has room for so many more. Rows that it holds for nobody stay, and take room.
+    fn behind(table: &Table, more: u64) -> Option<Stack<'a>> {
+        let Features::Dense { width, values } = &table.features else { return None };
+        let (rows, numbers) = (table.rows() as u64, more.checked_mul(*width as u64)?);
+        if rows == 0 || *width == 0 || numbers > values.room() as u64 {
+            return None;
+        }
+        Some(Stack {
+            ground: Ground::Behind(values.clone()),
+            width: *width,
+            rows,
+            rows_in_all: (rows + more, rows + more),
+            labels: table.labels.clone(),
+            weights: table.weights.clone(),
+            groups: table.groups.clone(),
+        })
     }
 
     fn put(&mut self, parcel: Parcel) -> Result<()> {
@@ -273,29 +371,26 @@ impl<'a> Stack<'a> {
         let beside = |len: usize| len == 0 || len == rows;
         let is_like =
             beside(self.labels.len()) && beside(self.weights.len()) && beside(self.groups.len());
-        if width != self.width || !is_like || !(is_first || self.pile.is_like(&parcel.features)) {
+        if width != self.width || !is_like || !(is_first || self.ground.is_like(&parcel.features)) {
             return Err(Fault::peer(None, "a worker sent rows of another kind"));
         }
-        self.pile.add(parcel.rows as usize, parcel.features)?;
+        self.ground.add(parcel.rows as usize, parcel.features)?;
         // Only the first says what kind of rows they are.
-        if is_first {
-            self.pile.reserve(self.rows_in_all.saturating_sub(self.rows) as usize);
+        if let Ground::Pile(pile) = &mut self.ground
+            && is_first
+        {
+            let (rows, all) = self.rows_in_all;
+            pile.expect(rows.saturating_sub(self.rows), all);
         }
         Ok(())
     }
 
     fn finish(self, before: &Table) -> Result<Table> {
-        let Stack { pile, labels, weights, groups, rows, .. } = self;
-        let features = match rows {
-            0 => {
-                return Ok(Table {
-                    features: gathered(before, &[]).into(),
-                    labels,
-                    weights,
-                    groups,
-                });
-            }
-            _ => pile.finish(|plain| plain)?,
+        let Stack { ground, width, labels, weights, groups, rows, .. } = self;
+        let features = match ground {
+            Ground::Behind(values) => Stored::Dense { width, values },
+            Ground::Pile(_) if rows == 0 => gathered(before, &[]).into(),
+            Ground::Pile(pile) => pile.finish(|plain| plain)?,
         };
         Ok(Table { features, labels, weights, groups })
     }
@@ -354,18 +449,63 @@ mod tests {
             let parcels = [sent(&whole, 3), sent(&whole, 0)].concat();
             assert!(rows < 400_000 || parcels.len() > 2, "large shards go in several parcels");
             let keep = [Shard(3), Shard(0), Shard(2)];
-            let now = mine.reassembled(&keep, parcels, None).unwrap();
+            let now = mine.reassembled(&keep, parcels.into_iter().map(Ok), None).unwrap();
             assert_eq!(seen(&now), seen(&whole.only(&keep)));
             assert_eq!(now.table.rows() as u64, now.rows_held(), "nothing else is kept");
         }
     }
 
     #[test]
+    fn rows_are_put_behind_those_that_are_there_while_there_is_room() {
+        let whole = Holding::whole(Arc::new(table(23, false)), SHARDS);
+        let room = Room::new(1 << 20, "/nonexistent".into()).growing();
+        let place = |holding: &Holding| match &holding.table.features {
+            Features::Dense { values, .. } => values.as_ptr(),
+            Features::Sparse { .. } => panic!("rows are dense"),
+        };
+        let take = |from: &Holding, keep: &[u32], more: u32| {
+            let keep: Vec<Shard> = keep.iter().map(|shard| Shard(*shard)).collect();
+            let sent = sent(&whole, more).into_iter().map(Ok);
+            let now = from.reassembled(&keep, sent, Some(&room)).unwrap();
+            assert_eq!(seen(&now), seen(&whole.only(&keep)));
+            now
+        };
+        let first = take(&whole.only(&[Shard(1)]), &[1, 3], 3);
+        let (before, then) = (seen(&first), take(&first, &[1, 3, 0], 0));
+        assert_eq!(place(&first), place(&then), "nothing is copied");
+        assert_eq!(seen(&first), before, "whoever still reads the old rows sees them");
+        // A second of the same rows would have to be put where others are.
+        assert_ne!(place(&take(&first, &[1, 3, 2], 2)), place(&then));
+        // The rows of shards that have gone take room until there is none: then the others are put down anew.
+        let last = take(&then.only(&[Shard(1)]), &[1, 2], 2);
+        assert_eq!((place(&last), last.table.rows()), (place(&first), 23));
+        let anew = take(&last, &[1, 2, 0], 0);
+        assert_ne!(place(&anew), place(&first));
+        assert_eq!(anew.table.rows() as u64, anew.rows_held());
+    }
+
+    #[test]
+    fn rows_of_several_givers_may_arrive_in_turns() {
+        let whole = Holding::whole(Arc::new(table(400_000, false)), SHARDS);
+        let keep = [Shard(0), Shard(2), Shard(3)];
+        let (mut first, mut second) = (sent(&whole, 0).into_iter(), sent(&whole, 3).into_iter());
+        assert!(first.len() > 2);
+        let mixed: Vec<Parcel> = std::iter::from_fn(|| Some([second.next(), first.next()]))
+            .take_while(|pair| pair.iter().any(Option::is_some))
+            .flat_map(|pair| pair.into_iter().flatten())
+            .collect();
+        let mixed = mixed.into_iter().map(Ok);
+        let now = whole.only(&[Shard(2)]).reassembled(&keep, mixed, None).unwrap();
+        assert_eq!(seen(&now), seen(&whole.only(&keep)));
+    }
+
+    #[test]
     fn whoever_gives_all_away_can_take_some_back() {
         let whole = Holding::whole(Arc::new(table(23, true)), SHARDS);
-        let none = whole.reassembled(&[], vec![], None).unwrap();
+        let none = whole.reassembled(&[], [], None).unwrap();
         assert_eq!((none.table.rows(), none.rows_held()), (0, 0));
-        let again = none.reassembled(&[Shard(2)], sent(&whole, 2), None).unwrap();
+        let again =
+            none.reassembled(&[Shard(2)], sent(&whole, 2).into_iter().map(Ok), None).unwrap();
         assert_eq!(seen(&again), seen(&whole.only(&[Shard(2)])));
     }
 
@@ -374,11 +514,11 @@ mod tests {
         let whole = Holding::whole(Arc::new(table(23, false)), SHARDS);
         let mine = whole.only(&[Shard(1)]);
         let keep = [Shard(0), Shard(1)];
-        assert!(mine.reassembled(&keep, vec![], None).is_err());
+        assert!(mine.reassembled(&keep, [], None).is_err());
         let twice = [sent(&whole, 0), sent(&whole, 0)].concat();
-        assert!(mine.reassembled(&keep, twice, None).is_err());
+        assert!(mine.reassembled(&keep, twice.into_iter().map(Ok), None).is_err());
         let other = Holding::whole(Arc::new(table(23, true)), SHARDS);
-        assert!(mine.reassembled(&keep, sent(&other, 0), None).is_err());
+        assert!(mine.reassembled(&keep, sent(&other, 0).into_iter().map(Ok), None).is_err());
         let mut bytes = sent(&whole, 0)[0].to_bytes();
         bytes.truncate(20);
         assert!(Parcel::read(&bytes).is_err());

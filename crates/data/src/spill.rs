@@ -23,6 +23,7 @@ pub struct Room {
     bytes: u64,
     folder: PathBuf,
     mapped: Mutex<Vec<Weak<Mapping>>>,
+    grows: bool,
 }
 
 impl Room {
@@ -30,7 +31,14 @@ impl Room {
     /// for the pages of files that are being read. Rows beyond go to a file in `folder`.
     #[must_use]
     pub fn new(bytes: u64, folder: PathBuf) -> Room {
-        Room { bytes, folder, mapped: Mutex::default() }
+        Room { bytes, folder, mapped: Mutex::default(), grows: false }
+    }
+
+    /// Rows will move from worker to worker: dense tables in memory keep room for all rows of the data set, where that is no more
+    /// than they may take.
+    #[must_use]
+    pub fn growing(self) -> Room {
+        Room { grows: true, ..self }
     }
 
     /// All of it.
@@ -102,17 +110,28 @@ impl<'a> Pile<'a> {
         }
     }
 
-    /// So many more rows are coming: dense ones get their place at once where there is room. A vector that grows as it is
-    /// filled would be moved again and again, each time into memory that nobody has touched yet.
-    pub(crate) fn reserve(&mut self, rows: usize) {
-        let here = bytes(&self.features);
-        if let Features::Dense { width, values } = &mut self.features {
-            let numbers = rows.saturating_mul(*width);
-            let whole = here.saturating_add((numbers as u64).saturating_mul(4));
-            if self.spilt.is_none() && self.room.is_none_or(|room| room.holds(whole)) {
-                values.reserve_exact(numbers);
-            }
+    /// So many more rows are coming, or as many as make `all` where tables grow: dense ones get their place at once where there
+    /// is room. A vector that grows as it is filled would be moved again and again, each time into memory that nobody has
+    /// touched yet.
+    pub(crate) fn expect(&mut self, rows: u64, all: u64) {
+        let grows = self.room.is_some_and(|room| room.grows);
+        let others = all.saturating_sub(self.rows as u64);
+        if !(grows && others > rows && self.reserve(others as usize)) {
+            self.reserve(rows as usize);
         }
+    }
+
+    /// Whether there is room for so many more dense rows, which then have their place.
+    fn reserve(&mut self, rows: usize) -> bool {
+        let here = bytes(&self.features);
+        let Features::Dense { width, values } = &mut self.features else { return false };
+        let numbers = rows.saturating_mul(*width);
+        let whole = here.saturating_add((numbers as u64).saturating_mul(4));
+        if self.spilt.is_some() || !self.room.is_none_or(|room| room.holds(whole)) {
+            return false;
+        }
+        // Whoever cannot have so much address space goes on with less.
+        values.try_reserve_exact(numbers).is_ok()
     }
 
     pub(crate) fn rows(&self) -> usize {
@@ -130,7 +149,13 @@ impl<'a> Pile<'a> {
             return Ok(nothing(self.features).into());
         }
         let Some(room) = self.room.filter(|_| self.spilt.is_some()) else {
-            return Ok(self.features.into());
+            let grows = self.room.is_some_and(|room| room.grows);
+            return Ok(match self.features {
+                Features::Dense { width, values } if grows => {
+                    Stored::Dense { width, values: Numbers::growing(values) }
+                }
+                features => features.into(),
+            });
         };
         self.write(room)?;
         let Spilt { values, columns, starts, .. } = self.spilt.expect("rows were written");
@@ -262,7 +287,7 @@ mod tests {
         let reserved = |room: Option<&Room>| {
             let mut pile = Pile::new(2, room);
             pile.add(1, dense(0, 1)).unwrap();
-            pile.reserve(61);
+            pile.expect(61, 62);
             let place = |pile: &Pile<'_>| match &pile.features {
                 Features::Dense { values, .. } => (values.capacity(), values.as_ptr()),
                 Features::Sparse { .. } => panic!("rows are dense"),

@@ -135,7 +135,7 @@ fn train(member: &Member, options: &JoinOptions, job: &str, resume: bool) -> Res
     if let Some(prepared) = member.assignment.deal.first().filter(|_| member.newcomer) {
         assignment.shards = prepared.iter().map(|&shard| Shard(shard)).collect();
     }
-    let stock = Stock::beside(&task.job.memory, &member.net);
+    let stock = Stock::beside(&task.job, &member.net);
     let moves = survey.arrangement.moves() && task.choices.plan.stages() == 1;
     let holding = match moves && !member.newcomer {
         true => {

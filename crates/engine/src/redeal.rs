@@ -24,6 +24,12 @@ use std::time::Duration;
 const MOVING: u8 = 12;
 /// The kind of a message with rows of shards that move.
 const ROWS: u8 = 17;
+/// The kind of a message that says that a parcel of rows has been taken.
+const TAKEN: u8 = 24;
+
+/// So many parcels may be under way from one worker to another. Whatever else goes there waits behind them: a megabyte is a
+/// hundredth of a second at 1 Gbit/s.
+const UNDER_WAY_MAX: usize = 4;
 
 /// Whether all have their rows is asked about this often, in seconds, and at most every so many steps.
 const ASK_SECONDS: f64 = 0.02;
@@ -32,8 +38,11 @@ const STEPS_LEFT_MIN: u64 = 8;
 
 /// Reads the rows of some shards.
 pub type Read = Arc<dyn Fn(&[Shard]) -> Result<Holding> + Send + Sync>;
-/// Puts rows that are held and rows that were sent together: exactly these shards.
-pub type Assemble = Arc<dyn Fn(&Holding, &[Shard], Vec<Parcel>) -> Result<Holding> + Send + Sync>;
+/// Puts rows that are held and rows that arrive together: exactly these shards.
+pub type Assemble =
+    Arc<dyn Fn(&Holding, &[Shard], &mut Arriving<'_>) -> Result<Holding> + Send + Sync>;
+/// Rows as they arrive.
+pub type Arriving<'a> = dyn Iterator<Item = Result<Parcel>> + 'a;
 
 /// An exact sum over the flock.
 pub type Sum<'a> = dyn FnMut(Vec<f64>) -> Result<Vec<f64>> + 'a;
@@ -151,11 +160,16 @@ impl Redeal {
         let fetch = move || match &loader.assemble {
             None => (loader.read)(&held(&after, net.seat())),
             Some(assemble) => {
-                let parcels = swap_rows(&net, &holding, (&before, &after), (step, patience))?;
+                let deals = (&before[..], &after[..]);
+                give_rows(&net, &holding, deals, (step, patience))?;
                 let mine = held(&after, net.seat());
+                let mut coming = RowsComing::of(&net, &holding, deals, (step, patience));
                 // Whoever only gives has nothing to put together: its table is no larger than it was.
-                let is_giver = parcels.is_empty();
-                if is_giver { Ok(holding.only(&mine)) } else { assemble(&holding, &mine, parcels) }
+                if coming.rows == 0 {
+                    Ok(holding.only(&mine))
+                } else {
+                    assemble(&holding, &mine, &mut coming)
+                }
             }
         };
         Ok(std::thread::Builder::new().name("rows".to_string()).spawn(fetch)?)
@@ -229,40 +243,84 @@ impl Redeal {
     }
 }
 
-/// Sends the rows of shards that leave, and takes those of shards that come.
-fn swap_rows(
+/// Sends the rows of shards that leave.
+fn give_rows(
     net: &Net,
     holding: &Holding,
     (before, after): (&[Seat], &[Seat]),
     (step, patience): (Step, Duration),
-) -> Result<Vec<Parcel>> {
+) -> Result<()> {
     let me = net.seat();
-    let mut coming = 0;
-    for (shard, (&from, &to)) in before.iter().zip(after).enumerate().filter(|(_, (a, b))| a != b) {
+    let mut under_way = 0;
+    let taken = || {
+        let mine = |arrival: &Arrival| arrival.header.kind == TAKEN && arrival.header.step == step;
+        net.next(Lane::Control, mine, Deadline::after(patience)).map(|_| ())
+    };
+    let moves = before.iter().zip(after).enumerate();
+    for (shard, (_, &to)) in moves.filter(|(_, (from, to))| **from == me && **to != me) {
         let shard = Shard(shard as u32);
-        if from == me {
-            let header = Header { lane: Lane::Control, kind: ROWS, step, tag: shard.0 };
-            for parcel in holding.parcels(shard) {
-                net.send(to, header, &parcel.to_bytes(), Deadline::after(patience))?;
+        let header = Header { lane: Lane::Control, kind: ROWS, step, tag: shard.0 };
+        for parcel in holding.parcels(shard) {
+            // Nobody gives and takes at once (`speeds::dealt`), so that whoever is waited for here is taking.
+            if under_way == UNDER_WAY_MAX {
+                taken()?;
+                under_way -= 1;
             }
+            net.send(to, header, &parcel.to_bytes(), Deadline::after(patience))?;
+            under_way += 1;
         }
-        coming += if to == me { holding.shard_rows(shard) } else { 0 };
     }
-    let mut parcels = Vec::new();
-    while coming > 0 {
+    (0..under_way).try_for_each(|_| taken())
+}
+
+/// The rows of shards that come, as they arrive.
+struct RowsComing<'a> {
+    net: &'a Net,
+    after: &'a [Seat],
+    /// How many are still to come.
+    rows: u64,
+    step: Step,
+    patience: Duration,
+}
+
+impl<'a> RowsComing<'a> {
+    fn of(
+        net: &'a Net,
+        holding: &Holding,
+        (before, after): (&[Seat], &'a [Seat]),
+        (step, patience): (Step, Duration),
+    ) -> RowsComing<'a> {
+        let me = net.seat();
+        let moves = before.iter().zip(after).enumerate();
+        let coming = moves.filter(|(_, (from, to))| **from != me && **to == me);
+        let rows = coming.map(|(shard, _)| holding.shard_rows(Shard(shard as u32))).sum();
+        RowsComing { net, after, rows, step, patience }
+    }
+
+    fn take(&mut self) -> Result<Parcel> {
+        let step = self.step;
         let mine = |arrival: &Arrival| arrival.header.kind == ROWS && arrival.header.step == step;
-        let arrival = net.next(Lane::Control, mine, Deadline::after(patience))?;
+        let arrival = self.net.next(Lane::Control, mine, Deadline::after(self.patience))?;
         let parcel = Parcel::read(&arrival.payload)?;
         let (shard, rows) = parcel.rows();
-        let is_mine = after.get(shard.0 as usize) == Some(&me);
-        let fits = coming.checked_sub(rows).filter(|_| is_mine && rows > 0);
-        coming = fits.ok_or_else(|| {
+        let is_mine = self.after.get(shard.0 as usize) == Some(&self.net.seat());
+        let fits = self.rows.checked_sub(rows).filter(|_| is_mine && rows > 0);
+        self.rows = fits.ok_or_else(|| {
             let from = arrival.from;
             Fault::peer(Some(from), format!("{from} sent rows that nobody asked for"))
         })?;
-        parcels.push(parcel);
+        let taken = Header { lane: Lane::Control, kind: TAKEN, step, tag: shard.0 };
+        self.net.send(arrival.from, taken, &[], Deadline::after(self.patience))?;
+        Ok(parcel)
     }
-    Ok(parcels)
+}
+
+impl Iterator for RowsComing<'_> {
+    type Item = Result<Parcel>;
+
+    fn next(&mut self) -> Option<Result<Parcel>> {
+        (self.rows > 0).then(|| self.take())
+    }
 }
 
 fn joined(rows: JoinHandle<Result<Holding>>) -> Result<Holding> {
@@ -314,13 +372,14 @@ mod tests {
 
     /// A holding with a table of its own.
     fn apart(whole: &Holding, shards: &[Shard]) -> Holding {
-        whole.reassembled(shards, vec![], None).unwrap()
+        whole.reassembled(shards, [], None).unwrap()
     }
 
     /// Nobody reads a file where rows can be sent.
     fn without_files() -> Loader {
-        let assemble =
-            |holding: &Holding, keep: &[Shard], parcels| holding.reassembled(keep, parcels, None);
+        let assemble = |holding: &Holding, keep: &[Shard], parcels: &mut Arriving<'_>| {
+            holding.reassembled(keep, parcels, None)
+        };
         let read = |_: &[Shard]| -> Result<Holding> { panic!("a file was read") };
         Loader::new(Arc::new(read), Arc::new(assemble))
     }
@@ -363,6 +422,39 @@ mod tests {
         }
         redeal.settle().unwrap();
         (seen, redeal.holders)
+    }
+
+    #[test]
+    fn few_parcels_are_under_way_at_a_time() {
+        let whole = rows();
+        let (before, after) = (vec![Seat(0); 64], vec![Seat(1); 64]);
+        let deals = (&before[..], &after[..]);
+        let habits = (Step(7), Duration::from_millis(100));
+        let outcomes = run_all(&perches(2), |perch| match perch.net.seat() {
+            Seat(0) => (give_rows(&perch.net, &whole, deals, habits).is_err(), 0),
+            // Rows that nobody says have been taken are followed by no more.
+            _ => {
+                let by = || Deadline::after(PATIENCE);
+                let rows = |arrival: &Arrival| arrival.header.kind == ROWS;
+                let mut come = 0;
+                while come < UNDER_WAY_MAX {
+                    perch.net.next(Lane::Control, rows, by()).unwrap();
+                    come += 1;
+                }
+                let late = perch.net.next(Lane::Control, rows, Deadline::after(4 * habits.1));
+                (late.is_err(), come)
+            }
+        });
+        assert_eq!(outcomes, [(true, 0), (true, UNDER_WAY_MAX)]);
+        let outcomes = run_all(&perches(2), |perch| match perch.net.seat() {
+            Seat(0) => give_rows(&perch.net, &whole, deals, (Step(7), PATIENCE)).map(|()| 64),
+            _ => {
+                let habits = (Step(7), PATIENCE);
+                let coming = RowsComing::of(&perch.net, &whole, deals, habits);
+                coming.map(|parcel| parcel.map(|_| 1)).sum()
+            }
+        });
+        outcomes.into_iter().for_each(|outcome| assert_eq!(outcome.unwrap(), 64));
     }
 
     #[test]

@@ -5,13 +5,13 @@
 
 use crate::choices::Choices;
 use crate::desk::place_of;
-use crate::job::Job;
+use crate::job::{Deal, Job};
 use crate::net::Net;
-use crate::redeal::Loader;
+use crate::redeal::{Arriving, Loader};
 use crate::shuffle::gather;
 use crate::train::Task;
 use starlings_core::{Ability, Blame, Fault, Result, Seat, Shard};
-use starlings_data::{DataSpec, Holding, Parcel, Room, Survey, load_all_within, load_within};
+use starlings_data::{DataSpec, Holding, Room, Survey, load_all_within, load_within};
 use starlings_learn::{Facts, Footprint, Learner, Place};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -201,15 +201,19 @@ pub(crate) struct Stock {
 impl Stock {
     /// For one of `processes` on this host.
     pub(crate) fn new(spec: &MemorySpec, processes: u32) -> Arc<Stock> {
-        let room = Arc::new(spec.room(processes));
-        Arc::new(Stock { room, over: Arc::default(), watched: OnceLock::new() })
+        Stock::of(spec.room(processes))
     }
 
     /// For a process that shares its host with some of the others.
-    pub(crate) fn beside(spec: &MemorySpec, net: &Net) -> Arc<Stock> {
+    pub(crate) fn beside(job: &Job, net: &Net) -> Arc<Stock> {
         let mine = net.host(net.seat());
         let here = (0..net.world()).filter(|seat| net.host(Seat(*seat)) == mine).count();
-        Stock::new(spec, here as u32)
+        let room = job.memory.room(here as u32);
+        Stock::of(if job.deal == Deal::Speed { room.growing() } else { room })
+    }
+
+    fn of(room: Room) -> Arc<Stock> {
+        Arc::new(Stock { room: Arc::new(room), over: Arc::default(), watched: OnceLock::new() })
     }
 
     /// Reads everything, for one process that holds all shards.
@@ -237,7 +241,7 @@ impl Stock {
     pub(crate) fn loader(self: &Arc<Stock>, spec: DataSpec, survey: Survey, shards: u32) -> Loader {
         let (reads, assembles) = (self.clone(), self.clone());
         let read = move |keep: &[Shard]| reads.load(&spec, &survey, (keep, shards));
-        let assemble = move |holding: &Holding, keep: &[Shard], parcels: Vec<Parcel>| {
+        let assemble = move |holding: &Holding, keep: &[Shard], parcels: &mut Arriving<'_>| {
             let assembled = holding.reassembled(keep, parcels, Some(&assembles.room))?;
             assembles.watch()?;
             Ok(assembled)

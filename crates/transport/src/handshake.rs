@@ -20,7 +20,7 @@ use crate::{LinkError, Token};
 use starlings_core::{Deadline, Epoch, Fault, JobId, Seat};
 
 /// The protocol that this build speaks.
-pub const PROTOCOL_VERSION: u16 = 7;
+pub const PROTOCOL_VERSION: u16 = 8;
 
 const MAGIC: &[u8; 8] = b"STARLING";
 const PREFIX_BYTES: usize = 10;

@@ -3,6 +3,7 @@
 //! by name, of what communication costs: `slow-links`, `overlap`, `factors`, `slow-trees`, `straggler` and `consistency-codec`; and of rows that
 //! do not fit into memory: `streaming`; and of strangers at the doors: `siege`.
 
+mod brake;
 mod checkpoints;
 mod consistency_codec;
 mod exchange;

@@ -1,26 +1,19 @@
 //! One worker of three slowed four times, by stopping its process again and again: what each consistency makes of it,
-//! as time to the same objective. On a busy machine a process that was stopped is let run before others, so that the
-//! length of a stop is first found by trial. And one of two slowed three times, each with a core of its own on two cores:
-//! what `deal = "speed"` makes of it beside the ideal.
+//! as time to the same objective. And one of two slowed three times, each with a core of its own on two cores, by a rival
+//! on the slow one's core: what `deal = "speed"` makes of it beside the ideal. How long a stop is, or how long the rival keeps
+//! the core, is first found by trial.
 
+use super::brake::{Brake, RUN, pin};
 use super::plot::{Chart, Mark, Scale, Series};
 use super::sheet::{Finding, Sheet, bytes, number};
 use super::trial::{Process, Trial};
 use super::{Study, Suite};
-use rustix::process::{Pid, Signal, kill_process};
 use std::process::Command;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 pub(super) const STUDY: Study = Study { name: "straggler", run };
 
 const LIMIT: Duration = Duration::from_mins(4);
-/// A slow worker runs so long between two stops: short beside a step, or each message to it would wait longer than one to a
-/// slow machine does.
-const RUN: f64 = 0.000_3;
-
 /// A flock whose last worker is slow: events come from the first.
 #[derive(Clone, Copy)]
 struct Hurdle {
@@ -30,10 +23,21 @@ struct Hurdle {
     /// Passes over the rows: enough that what the first ones cost, until speeds are known and rows have moved, is a small
     /// share, as it is of a job that is worth dealing by speed.
     epochs: u32,
+    how: How,
 }
 
-const THREE: Hurdle = Hurdle { workers: 3, slowness: 4.0, epochs: 20 };
-const TWO: Hurdle = Hurdle { workers: 2, slowness: 3.0, epochs: 60 };
+/// What makes the last worker slow.
+#[derive(Clone, Copy, PartialEq)]
+enum How {
+    /// It is stopped: there are more workers than cores, so that none has a core of its own. The signals take time from the
+    /// others, too.
+    Stops,
+    /// A rival takes its core, where it is alone: nobody else is disturbed.
+    Rival,
+}
+
+const THREE: Hurdle = Hurdle { workers: 3, slowness: 4.0, epochs: 20, how: How::Stops };
+const TWO: Hurdle = Hurdle { workers: 2, slowness: 3.0, epochs: 60, how: How::Rival };
 /// The same as a job of a few seconds, in which the first deals weigh most.
 const SHORT: Hurdle = Hurdle { epochs: 20, ..TWO };
 
@@ -107,8 +111,8 @@ fn two(suite: &Suite<'_>, hurdle: Hurdle) -> Result<Sheet, String> {
     rows[1].resize(7, "–".to_string());
     rows.extend(PAIR.iter().zip(&slow).map(|(setting, trials)| row(setting.0, trials, true)));
     let note = format!(
-        "`bench/jobs/straggler.toml` with two worker processes and {} passes, the second stopped {:.2} ms for every {:.1} ms that it runs in all \
-         rows but the first, which makes its computation {slow_times:.2} times as long. The ideal is what the first row's time would be \
+        "`bench/jobs/straggler.toml` with two worker processes and {} passes, each on a core of its own. In all rows but the first a rival \
+         takes the second one's core for {:.2} ms after every {:.1} ms, which makes its computation {slow_times:.2} times as long. The ideal is what the first row's time would be \
          if one worker and 1/{slow_times:.2} of another did the work of two, communication included. Seconds of training, medians of \
          runs in turns. New deals: the steps of which each was the first. Load of the machine at the end: {}.",
         hurdle.epochs,
@@ -209,16 +213,25 @@ fn trial(
     let epochs = if suite.is_quick { 2 } else { hurdle.epochs };
     command.args(["--set", &format!("train.epochs={epochs}")]);
     let mut process = Process::start(&mut command)?;
-    let brake = match stop {
-        Some(stop) => Some(Brake::on(slow_process(&process, hurdle.workers - 1)?, stop)?),
-        None => None,
-    };
+    let brake = hinder(&process, hurdle, stop)?;
     let said = process.finish(LIMIT);
     drop(brake);
     let _ = std::fs::remove_file(&model);
     let trial = Trial::from_events(name, &said?)?;
     eprintln!("  {name}: {:.1} s", trial.seconds);
     Ok(trial)
+}
+
+/// Puts workers where they should be, and slows the last one, if it is to be slow.
+fn hinder(process: &Process, hurdle: Hurdle, stop: Option<f64>) -> Result<Option<Brake>, String> {
+    let last = hurdle.workers - 1;
+    if hurdle.how == How::Stops {
+        return stop.map(|stop| Brake::stops(worker(process, last)?, stop)).transpose();
+    }
+    for rank in 0..hurdle.workers {
+        pin(worker(process, rank)?, rank)?;
+    }
+    Ok(stop.map(|stop| Brake::rival(last, stop)))
 }
 
 /// A run under bsp in which the worker is about as slow as it should be, and the length of a stop that made it so.
@@ -243,8 +256,8 @@ fn slowness(trial: &Trial) -> Option<f64> {
     Some(slow / (others.iter().sum::<f64>() / others.len() as f64))
 }
 
-/// The process of the seat that is to be slow, as the events name it.
-fn slow_process(process: &Process, rank: u64) -> Result<u64, String> {
+/// The process of a seat, as the events name it.
+fn worker(process: &Process, rank: u64) -> Result<u64, String> {
     let start = Instant::now();
     while start.elapsed() < Duration::from_secs(60) {
         let text = process.so_far()?;
@@ -257,47 +270,6 @@ fn slow_process(process: &Process, rank: u64) -> Result<u64, String> {
         std::thread::sleep(Duration::from_millis(5));
     }
     Err("no worker told its process in 60 s".to_string())
-}
-
-/// Stops and continues a process until it is dropped. A thread of its own, at so few instructions a turn that the others hardly
-/// lose any of their cores.
-struct Brake {
-    is_over: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl Brake {
-    fn on(id: u64, stop: f64) -> Result<Brake, String> {
-        let process = i32::try_from(id).ok().and_then(Pid::from_raw);
-        let process = process.ok_or_else(|| format!("{id} is no process"))?;
-        let is_over = Arc::new(AtomicBool::new(false));
-        let over = Arc::clone(&is_over);
-        let turns = move || {
-            run_first();
-            while !over.load(Ordering::Relaxed) && kill_process(process, Signal::STOP).is_ok() {
-                std::thread::sleep(Duration::from_secs_f64(stop));
-                let _ = kill_process(process, Signal::CONT);
-                std::thread::sleep(Duration::from_secs_f64(RUN));
-            }
-        };
-        Ok(Brake { is_over, thread: Some(std::thread::spawn(turns)) })
-    }
-}
-
-/// This thread runs before all others where that is allowed: stops would else last as long as the others compute, and the
-/// worker would not only be slow but erratic.
-fn run_first() {
-    let thread = std::fs::read_link("/proc/thread-self").unwrap_or_default();
-    if let Some(number) = thread.file_name() {
-        let _ = Command::new("chrt").args(["--fifo", "--pid", "1"]).arg(number).output();
-    }
-}
-
-impl Drop for Brake {
-    fn drop(&mut self) {
-        self.is_over.store(true, Ordering::Relaxed);
-        let _ = self.thread.take().map(JoinHandle::join);
-    }
 }
 
 fn picture(all: &[Trial], target: f64) -> String {

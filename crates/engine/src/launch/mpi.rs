@@ -190,7 +190,7 @@ fn net(world: &World, job: JobId) -> Result<Arc<Net>> {
 fn walk(task: &Task, survey: &Survey, net: &Arc<Net>) -> Result<Finished> {
     let (seat, shards) = (net.seat(), task.job.shards);
     let assignment = task.choices.plan.assign(seat, net.world(), shards)?;
-    let stock = Stock::beside(&task.job.memory, net);
+    let stock = Stock::beside(&task.job, net);
     let holding = match survey.arrangement.moves() && task.choices.plan.stages() == 1 {
         true => {
             let holders = holders(&task.choices, &task.job, net.world())?;

@@ -241,7 +241,7 @@ fn calibrate(suite: &Suite<'_>, hurdle: Hurdle) -> Result<(Trial, f64), String> 
     for _ in 0..3 {
         let trial = trial(suite, SETTINGS[0], (hurdle, Some(stop)))?;
         let seen = slowness(&trial).ok_or("the report has no paces")?;
-        eprintln!("  stops of {:.2} ms make it {seen:.2} times as slow", stop * 1e3);
+        eprintln!("  {:.2} ms at a time make it {seen:.2} times as slow", stop * 1e3);
         if (0.85 * wanted..1.15 * wanted).contains(&seen) {
             return Ok((trial, stop));
         }

@@ -2,7 +2,7 @@
 //! under `target/bench` from a fixed seed, and stops by the same rule; the objective stands beside each time.
 
 use super::row::Outcome;
-use super::scaling::Traffic;
+use super::scaling::{Network, Traffic};
 use super::turns::{self, Contender};
 use super::{Suite, peers};
 use std::ffi::OsString;
@@ -23,8 +23,7 @@ struct Case {
     peers: &'static [&'static str],
     /// What a row has in memory, where one pass over the rows is one iteration: for the bound of two workers.
     row_bytes: Option<f64>,
-    /// Weights of a network; 0 for others.
-    weights: f64,
+    network: Option<Network>,
 }
 
 const CASES: &[Case] = &[
@@ -36,7 +35,7 @@ const CASES: &[Case] = &[
         test: None,
         peers: &["scikit-learn", "faiss", "Spark MLlib"],
         row_bytes: Some(4.0 * 32.0),
-        weights: 0.0,
+        network: None,
     },
     Case {
         name: "logistic regression, dense 1M × 100, correlated",
@@ -46,7 +45,7 @@ const CASES: &[Case] = &[
         test: None,
         peers: &["scikit-learn", "Spark MLlib"],
         row_bytes: Some(4.0 * 100.0),
-        weights: 0.0,
+        network: None,
     },
     Case {
         name: "logistic regression, sparse 500k × 50k",
@@ -56,7 +55,7 @@ const CASES: &[Case] = &[
         test: None,
         peers: &["scikit-learn", "SciPy, scaled by deviation", "Spark MLlib"],
         row_bytes: Some(8.0 * 40.0),
-        weights: 0.0,
+        network: None,
     },
     Case {
         name: "linear SVM, sparse 500k × 50k, squared hinge",
@@ -66,7 +65,7 @@ const CASES: &[Case] = &[
         test: None,
         peers: &["scikit-learn", "Spark MLlib"],
         row_bytes: Some(8.0 * 40.0),
-        weights: 0.0,
+        network: None,
     },
     Case {
         name: "naive Bayes, sparse 500k × 50k, multinomial",
@@ -76,7 +75,7 @@ const CASES: &[Case] = &[
         test: None,
         peers: &["scikit-learn", "Spark MLlib"],
         row_bytes: Some(8.0 * 40.0),
-        weights: 0.0,
+        network: None,
     },
     Case {
         name: "PCA, 1M × 50, 10 components",
@@ -86,7 +85,7 @@ const CASES: &[Case] = &[
         test: None,
         peers: &["scikit-learn", "Spark MLlib"],
         row_bytes: Some(4.0 * 50.0),
-        weights: 0.0,
+        network: None,
     },
     Case {
         name: "Gaussian mixture, 200k × 16, 10 full components, 20 iterations",
@@ -96,7 +95,7 @@ const CASES: &[Case] = &[
         test: None,
         peers: &["scikit-learn", "Spark MLlib"],
         row_bytes: Some(4.0 * 16.0),
-        weights: 0.0,
+        network: None,
     },
     Case {
         name: "lasso path, 200k × 200, 100 penalties",
@@ -106,7 +105,7 @@ const CASES: &[Case] = &[
         test: None,
         peers: &["scikit-learn"],
         row_bytes: Some(4.0 * 200.0),
-        weights: 0.0,
+        network: None,
     },
     Case {
         name: "logistic regression, sparse 300k × 123",
@@ -116,7 +115,7 @@ const CASES: &[Case] = &[
         test: None,
         peers: &["scikit-learn", "Spark MLlib"],
         row_bytes: None,
-        weights: 0.0,
+        network: None,
     },
     Case {
         name: "matrix factorisation, 6000 × 4000, 0.9M ratings, rank 16",
@@ -126,7 +125,7 @@ const CASES: &[Case] = &[
         test: Some("ratings-test.csv"),
         peers: &["Spark MLlib"],
         row_bytes: None,
-        weights: 0.0,
+        network: None,
     },
     Case {
         name: "gradient boosting, 1M × 28, 100 trees, 63 leaves, 255 bins",
@@ -136,7 +135,7 @@ const CASES: &[Case] = &[
         test: Some("collisions-test.parquet"),
         peers: &["LightGBM", "XGBoost"],
         row_bytes: None,
-        weights: 0.0,
+        network: None,
     },
     Case {
         name: "random forest, 200k × 28, 100 trees, depth 12",
@@ -146,7 +145,7 @@ const CASES: &[Case] = &[
         test: Some("collisions-test.parquet"),
         peers: &["scikit-learn", "Spark MLlib"],
         row_bytes: None,
-        weights: 0.0,
+        network: None,
     },
     Case {
         name: "network mlp 784-512-256-10, Fashion-MNIST, batch 256, 5 epochs",
@@ -156,7 +155,11 @@ const CASES: &[Case] = &[
         test: Some("fashion-test.parquet"),
         peers: &["PyTorch, 1 thread", "PyTorch, 2 threads", "PyTorch DDP, 2 × 1 thread"],
         row_bytes: Some(4.0 * 784.0),
-        weights: 784.0 * 512.0 + 512.0 * 256.0 + 256.0 * 10.0 + 778.0,
+        network: Some(Network {
+            weights: 784.0 * 512.0 + 512.0 * 256.0 + 256.0 * 10.0 + 778.0,
+            layers: &[784, 512, 256, 10],
+            rows: 128,
+        }),
     },
     Case {
         name: "network cnn 32-64-128-10, Fashion-MNIST, batch 128, 1 epoch",
@@ -166,7 +169,11 @@ const CASES: &[Case] = &[
         test: Some("fashion-test.parquet"),
         peers: &["PyTorch, 1 thread", "PyTorch, 2 threads", "PyTorch DDP, 2 × 1 thread"],
         row_bytes: Some(4.0 * 784.0),
-        weights: 9.0 * 32.0 + 288.0 * 64.0 + 3136.0 * 128.0 + 128.0 * 10.0 + 234.0,
+        network: Some(Network {
+            weights: 9.0 * 32.0 + 288.0 * 64.0 + 3136.0 * 128.0 + 128.0 * 10.0 + 234.0,
+            layers: &[],
+            rows: 64,
+        }),
     },
 ];
 
@@ -196,7 +203,7 @@ pub(super) fn run(suite: &Suite<'_>, outcome: &mut Outcome) {
         let measured = turns::take(&contenders, if suite.is_quick { 1 } else { 5 });
         outcome.enter(case.name, &measured[..own], &measured[own..]);
         if let Some(row_bytes) = case.row_bytes {
-            let traffic = Traffic { row_bytes, weights: case.weights };
+            let traffic = Traffic { row_bytes, network: case.network };
             outcome.scale(case.name, &measured[..own], traffic);
         }
     }

@@ -16,6 +16,7 @@ pub(crate) mod namespaces;
 mod overlap;
 pub(crate) mod peers;
 mod plot;
+mod products;
 mod reduce;
 mod row;
 mod scaling;

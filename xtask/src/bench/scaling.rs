@@ -6,9 +6,13 @@
 //! over at least as many numbers that the other has just written as there are weights. That no second worker takes off
 //! its shoulders; what is left of the time is arithmetic. The bytes are what must move, not what we move. How fast cores
 //! hand numbers to each other depends on where they are (`exchange.rs`), so it is measured in the same run.
+//!
+//! Arithmetic in registers leaves out that two cores share caches and memory. So a network of linear layers is held against a
+//! third figure: the same, with the rate at which products of its layers' matrices are made by a library that is not ours
+//! (`products.rs`), on one core and on two at once.
 
-use super::exchange;
 use super::turns::{Figures, Measured};
+use super::{exchange, products};
 use pulp::{Arch, Simd, WithSimd};
 use serde_json::{Value, json};
 use std::hint::black_box;
@@ -32,8 +36,18 @@ const SUM_BYTES: f64 = 4.0;
 pub(super) struct Traffic {
     /// What a row has in memory.
     pub(super) row_bytes: f64,
-    /// Weights that every worker steps with momentum in each step; 0 for what is no network.
+    pub(super) network: Option<Network>,
+}
+
+/// What a network's workers move besides rows.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) struct Network {
+    /// Weights that every worker steps with momentum in each step.
     pub(super) weights: f64,
+    /// Numbers between its layers, first to last, where all are linear.
+    pub(super) layers: &'static [usize],
+    /// Rows of each of two workers in a step.
+    pub(super) rows: usize,
 }
 
 /// What the machine allows, with one thread and with two.
@@ -55,10 +69,12 @@ pub(super) struct Scaling {
     pub(super) case: String,
     /// One worker's seconds divided by two workers'.
     pub(super) speedup: f64,
-    /// What binds: `bandwidth`, `arithmetic`, or `arithmetic and weights`.
+    /// What binds: `bandwidth`, `arithmetic`, `arithmetic and weights`, or `products and weights`.
     pub(super) bound: &'static str,
     /// The speed-up that it allows.
     pub(super) allowed: f64,
+    /// What it follows from: rates of one thread and of two.
+    pub(super) rates: [f64; 2],
     /// The share of the bandwidth that one worker used, by the bytes of the rows it passed over.
     pub(super) bandwidth_share: f64,
 }
@@ -93,7 +109,8 @@ impl Limits {
         }
     }
 
-    /// Compares one worker with two; a network a second time, with the bytes of its weights.
+    /// Compares one worker with two; a network a second time, with the bytes of its weights, and one of linear layers a third
+    /// time, with the products of its layers.
     pub(super) fn compare(&self, case: &str, ours: &[Measured], traffic: Traffic) -> Vec<Scaling> {
         let [one, two] = ours else { return Vec::new() };
         let (Ok(one), Ok(two)) = (one.result.as_ref(), two.result.as_ref()) else {
@@ -107,22 +124,28 @@ impl Limits {
             false => ("arithmetic", self.arithmetic),
         };
         let (speedup, allowed) = (one.seconds / two.seconds, limit[1] / limit[0]);
-        let plain = Scaling { case: case.to_string(), speedup, bound, allowed, bandwidth_share };
-        let weighed = self.weighed(one, traffic).map(|allowed| Scaling {
-            bound: "arithmetic and weights",
-            allowed,
-            ..plain.clone()
-        });
-        std::iter::once(plain).chain(weighed).collect()
+        let case = case.to_string();
+        let plain = Scaling { case, speedup, bound, allowed, rates: limit, bandwidth_share };
+        let Some(network) = traffic.network else { return vec![plain] };
+        let weighed = |(bound, rates): (&'static str, [f64; 2])| {
+            let allowed = self.weighed(one, network.weights, rates)?;
+            Some(Scaling { bound, allowed, rates, ..plain.clone() })
+        };
+        let multiplied = (!network.layers.is_empty())
+            .then(|| ("products and weights", products::rates(network.layers, network.rows)));
+        let bounds = [Some(("arithmetic and weights", self.arithmetic)), multiplied];
+        let others = bounds.into_iter().flatten().filter_map(weighed).collect::<Vec<_>>();
+        std::iter::once(plain).chain(others).collect()
     }
 
-    /// The speed-up that is left where every worker steps all weights and their gradients are summed.
-    fn weighed(&self, one: &Figures, traffic: Traffic) -> Option<f64> {
-        let numbers = one.detail["steps"].as_f64()? * traffic.weights;
+    /// The speed-up that is left where every worker steps all weights and their gradients are summed, and the rest goes at these
+    /// rates with one thread and with two.
+    fn weighed(&self, one: &Figures, weights: f64, rates: [f64; 2]) -> Option<f64> {
+        let numbers = one.detail["steps"].as_f64()? * weights;
         let alone = numbers * STEP_BYTES / self.steps[0];
         // Two threads share what both move a second.
         let together = numbers * (STEP_BYTES / (self.steps[1] / 2.0) + SUM_BYTES / self.exchange);
-        let rest = (one.seconds - alone) * self.arithmetic[0] / self.arithmetic[1];
+        let rest = (one.seconds - alone) * rates[0] / rates[1];
         (numbers > 0.0 && rest > 0.0).then(|| one.seconds / (rest + together))
     }
 
@@ -168,6 +191,7 @@ impl Scaling {
             "speedup": self.speedup,
             "allowed": self.allowed,
             "bound": self.bound,
+            "rates": self.rates,
             "share_of_allowed": self.speedup / self.allowed,
             "bandwidth_share": self.bandwidth_share,
         })
@@ -181,7 +205,7 @@ fn bytes_a_second(figures: &Figures, row_bytes: f64) -> Option<f64> {
 }
 
 /// What one thread and two do of so much work each a second: medians of rounds in turns.
-fn rates(each: f64, work: &(dyn Fn() + Sync)) -> [f64; 2] {
+pub(super) fn rates(each: f64, work: &(dyn Fn() + Sync)) -> [f64; 2] {
     let once = |threads: usize| {
         let start = Instant::now();
         std::thread::scope(|scope| {
@@ -259,7 +283,7 @@ mod tests {
     #[test]
     fn what_binds_is_told_by_the_bytes_that_were_read() {
         let ours = [measured(2.0, 1e8), measured(1.0, 1e8)];
-        let traffic = |row_bytes: f64| Traffic { row_bytes, weights: 0.0 };
+        let traffic = |row_bytes: f64| Traffic { row_bytes, network: None };
         let found = LIMITS.compare("a", &ours, traffic(160.0));
         let [fast] = &found[..] else { panic!("one figure") };
         assert_eq!((fast.bound, fast.allowed, fast.speedup), ("bandwidth", 1.5, 2.0));
@@ -273,11 +297,16 @@ mod tests {
     #[test]
     fn weights_are_stepped_by_both_and_their_gradients_summed() {
         let ours = [measured(2.0, 1e6), measured(1.25, 1e6)];
+        let network = Some(Network { weights: 1e7, layers: &[], rows: 1 });
         // 1e7 weights in 100 steps: 20e9 bytes, a second for one and for each of two; 4e9 are exchanged at 10e9.
-        let found = LIMITS.compare("d", &ours, Traffic { row_bytes: 4.0, weights: 1e7 });
+        let found = LIMITS.compare("d", &ours, Traffic { row_bytes: 4.0, network });
         let [plain, weighed] = &found[..] else { panic!("two figures") };
         assert_eq!((plain.allowed, plain.speedup), (2.0, 1.6));
         assert!((weighed.allowed - 2.0 / (0.5 + 1.4)).abs() < 1e-12, "{weighed:?}");
         assert_eq!((weighed.bound, weighed.speedup), ("arithmetic and weights", 1.6));
+        // Where two threads make products at one and a half times the rate of one, the rest takes 1/1.5 of a second.
+        let Measured { result: Ok(one), .. } = &ours[0] else { panic!("it was measured") };
+        let slower = LIMITS.weighed(one, 1e7, [2e9, 3e9]).unwrap();
+        assert!((slower - 2.0 / (1.0 / 1.5 + 1.4)).abs() < 1e-12, "{slower}");
     }
 }

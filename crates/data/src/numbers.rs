@@ -1,5 +1,5 @@
-//! The numbers of a table: in memory, perhaps with room for more, or in a file of this process that is mapped into it. Whoever reads them sees a
-//! slice either way, so that no learner knows whether its rows fit into memory.
+//! The numbers of a table: in memory, perhaps with room for more, or in a file of this process that is mapped into it.
+//! Whoever reads them sees a slice either way, so that no learner knows whether its rows fit into memory.
 //!
 //! The file is written once, has no name any more when it is mapped, and is mapped for reading only: nobody can change or
 //! shorten it while it is in use.

@@ -189,8 +189,8 @@ impl Holding {
     }
 
     /// Exactly these shards, out of rows that are held here and of parcels as they arrive. Where the table has room they are put
-    /// behind its rows; else those held are put down anew first, while the others still travel, and what does not fit into the
-    /// room lies in a file.
+    /// behind its rows; else all are put down anew, those that arrive first, for whoever sends them waits until they are taken;
+    /// what does not fit into the room lies in a file.
     ///
     /// # Errors
     /// Rows that are missing, come twice or do not fit the others, or no longer come; a full disk.
@@ -206,21 +206,10 @@ impl Holding {
             keep.iter().partition(|shard| self.starts.contains_key(shard));
         let rows = |shards: &[Shard]| shards.iter().map(|&shard| self.shard_rows(shard)).sum();
         let mut starts = BTreeMap::new();
-        let mut stack = match Stack::behind(&self.table, rows(&others)) {
-            Some(stack) => {
-                starts.extend(own.iter().map(|shard| (*shard, self.starts[shard])));
-                stack
-            }
-            None => {
-                let rows_in_all = (rows(&keep), self.rows_total);
-                let mut stack = Stack::new(self.table.width(), rows_in_all, room);
-                for shard in own {
-                    starts.insert(shard, stack.rows as usize);
-                    self.parcels(shard).try_for_each(|parcel| stack.put(parcel))?;
-                }
-                stack
-            }
-        };
+        let behind = Stack::behind(&self.table, rows(&others));
+        let is_anew = behind.is_none();
+        let in_all = (rows(&keep), self.rows_total);
+        let mut stack = behind.unwrap_or_else(|| Stack::new(self.table.width(), in_all, room));
         let mut arrivals = Arrivals::of(others.into_iter().map(|it| (it, self.shard_rows(it))));
         for parcel in parcels {
             arrivals.add(parcel?)?;
@@ -229,9 +218,15 @@ impl Holding {
                 stack.put(parcel)?;
             }
         }
+        arrivals.finish()?;
+        for shard in own {
+            starts.insert(shard, if is_anew { stack.rows as usize } else { self.starts[&shard] });
+            if is_anew {
+                self.parcels(shard).try_for_each(|parcel| stack.put(parcel))?;
+            }
+        }
         // Shards without a row never arrive.
         keep.iter().for_each(|&shard| _ = starts.entry(shard).or_insert(stack.rows as usize));
-        arrivals.finish()?;
         let table = Arc::new(stack.finish(&self.table)?);
         Ok(Holding { table, starts, ..self.clone() })
     }

@@ -27,8 +27,8 @@ const ROWS: u8 = 17;
 /// The kind of a message that says that a parcel of rows has been taken.
 const TAKEN: u8 = 24;
 
-/// So many parcels may be under way from one worker to another. Whatever else goes there waits behind them: a megabyte is a
-/// hundredth of a second at 1 Gbit/s.
+/// So many parcels that a worker gives may be under way. Whatever else it sends waits behind them: a megabyte is a hundredth of
+/// a second at 1 Gbit/s.
 const UNDER_WAY_MAX: usize = 4;
 
 /// Whether all have their rows is asked about this often, in seconds, and at most every so many steps.

@@ -182,6 +182,24 @@ pub(super) mod tests {
         }
     }
 
+    /// Whoever gives rows waits until they are taken: one that had to take some first would wait for ever.
+    #[test]
+    fn nobody_gives_and_takes_at_once() {
+        let mut moved = 0;
+        for seed in 0..300 {
+            let mut rng = Rng::named(seed, "speeds", &[]);
+            let world = 2 + seed as usize % 4;
+            let speeds: Vec<f64> = (0..world).map(|_| 0.1 + rng.uniform()).collect();
+            let before: Vec<Seat> =
+                (0..40).map(|_| Seat((rng.uniform() * world as f64) as u32)).collect();
+            let after = dealt(&speeds, &before, GAIN);
+            let moves = || before.iter().zip(&after).filter(|(from, to)| from != to);
+            moved += moves().count();
+            assert!(moves().all(|(from, _)| moves().all(|(_, to)| from != to)), "{speeds:?}");
+        }
+        assert!(moved > 1_000, "{moved}");
+    }
+
     #[test]
     fn equals_and_unknown_speeds_move_nothing() {
         for speeds in [[1.0, 1.0], [1.0, 1.05], [f64::NAN, 1.0], [0.0, 1.0], [1.0, f64::INFINITY]] {

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 pub(super) const STUDY: Study = Study { name: "straggler", run };
 
 const LIMIT: Duration = Duration::from_mins(4);
+
 /// A flock whose last worker is slow: events come from the first.
 #[derive(Clone, Copy)]
 struct Hurdle {
